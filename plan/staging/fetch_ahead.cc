@@ -37,45 +37,45 @@ constexpr double kUnknownReaderMost = 1;
 
 // False when the window is full.
 bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
-  window.budget = budget;
+  window.budget_ = budget;
   bool full = false;
-  while (window.fetched < window.timeline.end() && window.units.size() < window.asked + kUnitsWaiting) {
-    const uint64_t bytes = cost_of(window, window.fetched);
-    const bool passed = window.fetched < window.high_water;  // what other workers have still to open
+  while (window.fetched_ < window.timeline_.end() && window.units_.size() < window.asked_ + kUnitsWaiting) {
+    const uint64_t bytes = cost_of(window, window.fetched_);
+    const bool passed = window.fetched_ < window.high_water_;  // what other workers have still to open
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
     // before `staged` counts as handed on.
-    const bool fits = passed || window.bytes + bytes <= budget || (bytes > budget && window.bytes == 0);
-    const bool unread = unread_before(window, window.fetched);
+    const bool fits = passed || window.bytes_ + bytes <= budget || (bytes > budget && window.bytes_ == 0);
+    const bool unread = unread_before(window, window.fetched_);
     const bool stays =
-        !window.plan->keeps_all && window.plan->ledger->stays(window.timeline.sample_at(window.fetched));
-    const bool far = stays && !passed && window.fetched - window.high_water >= most_ahead(window);
+        !window.plan_.keeps_all && window.plan_.ledger->stays(window.timeline_.sample_at(window.fetched_));
+    const bool far = stays && !passed && window.fetched_ - window.high_water_ >= most_ahead(window);
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
     // So it does where a stream has a whole epoch in its window: the last part of it is to tell of its end.
-    window.held_back = !fits;
-    full = !fits || far || ((window.plan->keeps_all || window.reader->streams() > 0) && unread);
+    window.held_back_ = !fits;
+    full = !fits || far || ((window.plan_.keeps_all || window.reader_->streams() > 0) && unread);
     if (full) break;
-    const bool there = staged_elsewhere(window, window.timeline.sample_at(window.fetched));
-    add_units(window, window.fetched, bytes > budget || unread || there);
-    if (!passed) window.costs.emplace_back(window.fetched, bytes);
-    if (!passed) window.bytes += bytes;
-    if (!passed && bytes > budget) window.oversize_bytes = bytes;
-    window.kept_run = stays ? window.kept_run + 1 : 0;
-    window.longest_kept_run = std::max(window.longest_kept_run, window.kept_run);
-    hold_until(window, ++window.fetched);
+    const bool there = staged_elsewhere(window, window.timeline_.sample_at(window.fetched_));
+    add_units(window, window.fetched_, bytes > budget || unread || there);
+    if (!passed) window.costs_.emplace_back(window.fetched_, bytes);
+    if (!passed) window.bytes_ += bytes;
+    if (!passed && bytes > budget) window.oversize_bytes_ = bytes;
+    window.kept_run_ = stays ? window.kept_run_ + 1 : 0;
+    window.longest_kept_run_ = std::max(window.longest_kept_run_, window.kept_run_);
+    hold_until(window, ++window.fetched_);
   }
   // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
   // transit memory is certain to provide.
-  for (; window.asked < window.units.size(); ++window.asked) {
-    const auto& unit = window.units[window.asked];
+  for (; window.asked_ < window.units_.size(); ++window.asked_) {
+    const auto& unit = window.units_[window.asked_];
     if (opened(window, unit->position)) unit->chunk.reset();
     if (!unit->chunk) continue;
     // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
     // use and holds memory.
-    window.deadline = std::max(window.deadline, due(window, unit->position));
-    const StagedUnit* const before = window.asked > 0 ? window.units[window.asked - 1].get() : nullptr;
-    if (!ask(window, unit, before, window.deadline)) break;
+    window.deadline_ = std::max(window.deadline_, due(window, unit->position));
+    const StagedUnit* const before = window.asked_ > 0 ? window.units_[window.asked_ - 1].get() : nullptr;
+    if (!ask(window, unit, before, window.deadline_)) break;
     if (before == nullptr || unit->in_flight != before->in_flight)
-      window.asked_bytes += unit->in_flight->bytes;
+      window.asked_bytes_ += unit->in_flight->bytes;
   }
   return !full;
 }
@@ -83,13 +83,13 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
 // Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
 // then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
 bool Staging::unread_before(const ReaderWindow& window, uint64_t position) {
-  return window.timeline.uses_within(window.timeline.sample_at(position), window.high_water, position);
+  return window.timeline_.uses_within(window.timeline_.sample_at(position), window.high_water_, position);
 }
 
 // Whether another reader of the plan still has before it what was pushed of the sample for it.
 bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
-  return std::any_of(window.plan->windows.begin(), window.plan->windows.end(), [&](const auto& other) {
-    return other.get() != &window && other->timeline.uses_within(sample, other->safe, other->staged);
+  return std::any_of(window.plan_.windows.begin(), window.plan_.windows.end(), [&](const auto& other) {
+    return other.get() != &window && other->timeline_.uses_within(sample, other->safe_, other->staged_);
   });
 }
 
@@ -97,7 +97,7 @@ bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
 std::vector<std::shared_ptr<StagedUnit>> Staging::units_of(const ReaderWindow& window,
                                                            uint64_t position) const {
   std::vector<std::shared_ptr<StagedUnit>> units;
-  for (const PageRange& range : window.plan->ledger->pages_of(window.timeline.sample_at(position)))
+  for (const PageRange& range : window.plan_.ledger->pages_of(window.timeline_.sample_at(position)))
     parts_.add_units_of(range, position, units);
   for (const auto& unit : units) unit->first = unit == units.front();
   if (!units.empty()) units.back()->last = true;
@@ -109,9 +109,9 @@ std::vector<std::shared_ptr<StagedUnit>> Staging::units_of(const ReaderWindow& w
 void Staging::leave_out_shared_pages(const ReaderWindow& window,
                                      std::vector<std::shared_ptr<StagedUnit>>& units) {
   // On their way, or in the page cache.
-  const bool there = window.newest && window.newest_position >= window.dropped;
+  const bool there = window.newest_ && window.newest_position_ >= window.dropped_;
   if (!there || units.empty()) return;
-  const PageRange& before = *window.newest;
+  const PageRange& before = *window.newest_;
   StagedUnit& next = *units.front();
   if (before.file != next.file || next.begin < before.begin || next.begin >= before.end) return;
   next.begin = std::min(before.end, next.end);
@@ -121,7 +121,7 @@ void Staging::leave_out_shared_pages(const ReaderWindow& window,
 }
 
 void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
-  skip = skip || window.plan->ledger->stays(window.timeline.sample_at(position));
+  skip = skip || window.plan_.ledger->stays(window.timeline_.sample_at(position));
   auto units = skip ? std::vector<std::shared_ptr<StagedUnit>>() : units_of(window, position);
   const bool has_bytes = !units.empty();
   leave_out_shared_pages(window, units);
@@ -130,16 +130,16 @@ void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
     units.back()->covered = has_bytes;
   } else {
     const StagedUnit& newest = *units.back();
-    window.newest = PageRange{newest.file, newest.needs_from, newest.end};
-    window.newest_position = position;
+    window.newest_ = PageRange{newest.file, newest.needs_from, newest.end};
+    window.newest_position_ = position;
   }
-  std::move(units.begin(), units.end(), std::back_inserter(window.units));
+  std::move(units.begin(), units.end(), std::back_inserter(window.units_));
 }
 
 // When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
 uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
-  const double rate = window.reader->tracker().status().samples_per_second;
-  const auto samples = static_cast<double>(position - std::min(position, window.high_water));
+  const double rate = window.reader_->tracker().status().samples_per_second;
+  const auto samples = static_cast<double>(position - std::min(position, window.high_water_));
   const std::chrono::duration<double> left(rate > 0 ? samples * std::min(1 / rate, kSlowestReader)
                                                     : std::min(samples * kUnknownReader, kUnknownReaderMost));
   return deadline_at(parts_.now + std::chrono::duration_cast<Duration>(left));
@@ -153,15 +153,15 @@ bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit,
                   uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
   const uint64_t chunk_bytes = round_to_pages(parts_.catalog.range(*unit->chunk).length);
-  const Use use{window.reader->order(), unit->position};
+  const Use use{window.reader_->order(), unit->position};
   const uint64_t bytes = round_to_pages(parts_.cache.bytes_acquired(unit->file, unit->begin, length, use));
   const bool together = bytes == chunk_bytes && before != nullptr && before->chunk == unit->chunk &&
                         before->in_flight && before->in_flight->bytes == chunk_bytes;
   const uint64_t in_flight = parts_.shared->in_flight_bytes.load();
   const uint64_t most = parts_.cache.staging_share();
-  const uint64_t part = most / window.plan->windows.size();
+  const uint64_t part = most / window.plan_.windows.size();
   const bool room = in_flight == 0 || (in_flight + bytes <= most &&
-                                       (window.asked_bytes == 0 || window.asked_bytes + bytes <= part));
+                                       (window.asked_bytes_ == 0 || window.asked_bytes_ + bytes <= part));
   if (!together && !room) return false;
   unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(parts_.shared, bytes);
   parts_.cache.acquire_range(
@@ -181,23 +181,23 @@ bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit,
 }
 
 void Staging::pop_unit(ReaderWindow& window) {
-  if (window.asked > 0) {
-    --window.asked;
-    const auto& in_flight = window.units.front()->in_flight;
-    const bool last = window.asked == 0 || window.units[1]->in_flight != in_flight;
-    if (in_flight && last) window.asked_bytes -= in_flight->bytes;
+  if (window.asked_ > 0) {
+    --window.asked_;
+    const auto& in_flight = window.units_.front()->in_flight;
+    const bool last = window.asked_ == 0 || window.units_[1]->in_flight != in_flight;
+    if (in_flight && last) window.asked_bytes_ -= in_flight->bytes;
   }
-  window.units.pop_front();
+  window.units_.pop_front();
 }
 
 // Nothing from `from` on is to be pushed. What is on its way comes in vain.
 void Staging::forget_units(ReaderWindow& window, uint64_t from) {
-  for (; !window.units.empty() && window.units.back()->position >= from; window.units.pop_back()) {
-    if (window.asked < window.units.size()) continue;
-    --window.asked;
-    const auto& in_flight = window.units.back()->in_flight;
-    const bool first = window.asked == 0 || window.units[window.asked - 1]->in_flight != in_flight;
-    if (in_flight && first) window.asked_bytes -= in_flight->bytes;
+  for (; !window.units_.empty() && window.units_.back()->position >= from; window.units_.pop_back()) {
+    if (window.asked_ < window.units_.size()) continue;
+    --window.asked_;
+    const auto& in_flight = window.units_.back()->in_flight;
+    const bool first = window.asked_ == 0 || window.units_[window.asked_ - 1]->in_flight != in_flight;
+    if (in_flight && first) window.asked_bytes_ -= in_flight->bytes;
   }
 }
 
@@ -210,19 +210,19 @@ void Staging::give_memory_back(const std::map<std::string, std::shared_ptr<Stage
   const uint64_t most = parts_.cache.staging_share();
   for (const auto& entry : plans) {
     for (const auto& window : entry.second->windows) {
-      while (window->asked > 0 && parts_.shared->in_flight_bytes > most) unask_last(*window);
+      while (window->asked_ > 0 && parts_.shared->in_flight_bytes > most) unask_last(*window);
     }
   }
 }
 
 // Its fetch, if that is still under way, comes in vain.
 void Staging::unask_last(ReaderWindow& window) {
-  --window.asked;
-  auto& unit = window.units[window.asked];
+  --window.asked_;
+  auto& unit = window.units_[window.asked_];
   const std::shared_ptr<InFlight> in_flight = std::move(unit->in_flight);
   if (!in_flight) return;
-  const bool first = window.asked == 0 || window.units[window.asked - 1]->in_flight != in_flight;
-  if (first) window.asked_bytes -= in_flight->bytes;
+  const bool first = window.asked_ == 0 || window.units_[window.asked_ - 1]->in_flight != in_flight;
+  if (first) window.asked_bytes_ -= in_flight->bytes;
   unit = unit->anew();
 }
 
@@ -230,36 +230,36 @@ void Staging::unask_last(ReaderWindow& window) {
 // use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
 // are used in the first part of an epoch, and the source reads chunks that follow one another at once.
 std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
-  const uint64_t end = window.timeline.end();
-  window.filled = std::max(window.filled, window.fetched);
-  if (window.filled >= end) return std::nullopt;
-  if (!window.plan->fills_in_file_order) return window.timeline.sample_at(window.filled);
-  if (window.records_filled == 0) window.fills_until = end;
-  if (window.records_filled < window.reader->index().size()) return window.records_filled;
-  window.records_filled = 0;
-  window.filled =
-      std::exchange(window.fills_until, end);  // uses that became known meanwhile take another round
-  return window.filled < end ? std::optional(window.records_filled) : std::nullopt;
+  const uint64_t end = window.timeline_.end();
+  window.filled_ = std::max(window.filled_, window.fetched_);
+  if (window.filled_ >= end) return std::nullopt;
+  if (!window.plan_.fills_in_file_order) return window.timeline_.sample_at(window.filled_);
+  if (window.records_filled_ == 0) window.fills_until_ = end;
+  if (window.records_filled_ < window.reader_->index().size()) return window.records_filled_;
+  window.records_filled_ = 0;
+  window.filled_ =
+      std::exchange(window.fills_until_, end);  // uses that became known meanwhile take another round
+  return window.filled_ < end ? std::optional(window.records_filled_) : std::nullopt;
 }
 
 // Whether so much is on its way into tiers that the sample has to wait. One more at the end is what NVMe
 // would refuse when it is just not behind. Ranks have equal parts of it, or what the first uses last would be
 // filled in before what the next uses soon.
 bool Staging::fills_enough(const ReaderWindow& window, uint32_t sample) const {
-  const uint64_t bytes_next = page_bytes(window.reader->index(), sample);
+  const uint64_t bytes_next = page_bytes(window.reader_->index(), sample);
   const uint64_t most = 2 * parts_.most_in_flight / kFillDivisor;
   const auto too_much = [bytes_next](uint64_t under_way, uint64_t limit) {
     return under_way > 0 && under_way + bytes_next > limit;
   };
   return too_much(parts_.shared->fill_bytes, most) ||
-         too_much(*window.fill_bytes, most / window.plan->windows.size());
+         too_much(*window.fill_bytes_, most / window.plan_.windows.size());
 }
 
 // Asks for the chunks of the sample that no tier has, up to the first for which there is no room: then false.
 bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
-  const uint64_t deadline = window.plan->fills_in_file_order ? sample : window.filled - window.high_water;
+  const uint64_t deadline = window.plan_.fills_in_file_order ? sample : window.filled_ - window.high_water_;
   bool room = true, behind = false;
-  for_each_chunk(window.reader->index(), parts_.catalog, sample, [&](ChunkId chunk) {
+  for_each_chunk(window.reader_->index(), parts_.catalog, sample, [&](ChunkId chunk) {
     if (parts_.cache.tier_of(chunk) != Tier::none) return;
     const uint64_t length = parts_.catalog.range(chunk).length;
     const TierSpace space = parts_.cache.space();
@@ -268,10 +268,10 @@ bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
     if (!room || !parts_.cache.would_keep(chunk, space)) return;
     const uint64_t bytes = round_to_pages(length);
     parts_.shared->fill_bytes.fetch_add(bytes);
-    window.fill_bytes->fetch_add(bytes);
+    window.fill_bytes_->fetch_add(bytes);
     parts_.cache.acquire(
         chunk, {Priority::Kind::background, deadline},
-        [shared = parts_.shared, filling = window.fill_bytes, bytes](const Result<AcquiredChunk>&) {
+        [shared = parts_.shared, filling = window.fill_bytes_, bytes](const Result<AcquiredChunk>&) {
           filling->fetch_sub(bytes);
           shared->fill_bytes.fetch_sub(bytes);
           shared->alarm.ring();
@@ -289,15 +289,15 @@ bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
 // Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
 // more to do at once.
 bool Staging::fill_tiers(ReaderWindow& window) {
-  const bool in_file_order = window.plan->fills_in_file_order;
+  const bool in_file_order = window.plan_.fills_in_file_order;
   uint64_t n = 0;
   for (auto next = next_to_fill(window); next; next = next_to_fill(window), ++n) {
     if (n == kFillsPerStep) return true;
     const uint32_t sample = *next;
     const bool used =
-        !in_file_order || window.timeline.uses_within(sample, window.fetched, window.timeline.end());
+        !in_file_order || window.timeline_.uses_within(sample, window.fetched_, window.timeline_.end());
     if (used && (fills_enough(window, sample) || !fill_with(window, sample))) return false;
-    ++(in_file_order ? window.records_filled : window.filled);
+    ++(in_file_order ? window.records_filled_ : window.filled_);
   }
   return false;
 }

@@ -51,28 +51,28 @@ bool StagingParts::in_tiers(const SampleIndex& index, uint32_t sample) const {
 
 bool StagedPlan::goes_on() const {
   return std::any_of(windows.begin(), windows.end(), [](const auto& window) {
-    const TrackerState state = window->reader->tracker().state();
+    const TrackerState state = window->reader_->tracker().state();
     return state != TrackerState::suspended && state != TrackerState::finished;
   });
 }
 
 bool StagedPlan::comes_again(uint32_t sample) const {
   return std::any_of(windows.begin(), windows.end(), [&](const auto& window) {
-    const Timeline& timeline = window->timeline;
-    return !timeline.complete() || timeline.uses_within(sample, window->dropped + 1, timeline.end());
+    const Timeline& timeline = window->timeline_;
+    return !timeline.complete() || timeline.uses_within(sample, window->dropped_ + 1, timeline.end());
   });
 }
 
 // The reader is done with the sample at `position`, which is about to be released.
 void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
-  StagedPlan& plan = *window.plan;
-  const uint32_t sample = window.timeline.sample_at(position);
+  StagedPlan& plan = window.plan_;
+  const uint32_t sample = window.timeline_.sample_at(position);
   const bool again = plan.comes_again(sample);
   if (plan.ledger->stays(sample)) {
     if (!again) plan.let_go(sample);
     return;
   }
-  const SampleIndex& index = window.reader->index();
+  const SampleIndex& index = window.reader_->index();
   const uint64_t bytes = page_bytes(index, sample);
   if (!plan.keeps_part || !again || bytes == 0 || bytes > parts_.room_to_keep) return;
   if (plan.of_records && (bytes < kLargeRecord || parts_.in_tiers(index, sample))) return;
@@ -85,7 +85,7 @@ void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
 
 void StagedPlan::let_go(uint32_t sample) {
   ledger->let_go(sample);
-  part_bytes -= page_bytes(windows.front()->reader->index(), sample);
+  part_bytes -= page_bytes(windows.front()->reader_->index(), sample);
   tell_policy_of_pages(sample, false);
   drop_released(sample);
 }
@@ -100,7 +100,7 @@ bool StagedPlan::drop_released(uint32_t sample) {
 }
 
 bool StagedPlan::let_go_of_any(uint64_t most) {
-  const uint32_t samples = windows.front()->reader->index().size();
+  const uint32_t samples = windows.front()->reader_->index().size();
   for (; part_bytes > 0 && most > 0; ++searched) {
     if (searched >= samples) searched = 0;
     if (!ledger->stays(searched)) continue;
@@ -128,14 +128,14 @@ bool Staging::keep_within(const std::map<std::string, std::shared_ptr<StagedPlan
 }
 
 void StagedPlan::tell_policy_of_pages(uint32_t sample, bool there) const {
-  for_each_chunk(windows.front()->reader->index(), parts.catalog, sample,
+  for_each_chunk(windows.front()->reader_->index(), parts.catalog, sample,
                  [&](ChunkId chunk) { parts.policy.set_in_page_cache(chunk, there); });
 }
 
 // Samples that the window may reach past the reader.
 uint64_t Staging::most_ahead(const ReaderWindow& window) {
-  if (window.plan->part_bytes == 0 || window.timeline.empty()) return UINT64_MAX;
-  return std::max<uint64_t>(window.timeline.last_length() / 2, 1);
+  if (window.plan_.part_bytes == 0 || window.timeline_.empty()) return UINT64_MAX;
+  return std::max<uint64_t>(window.timeline_.last_length() / 2, 1);
 }
 
 }  // namespace clairfs

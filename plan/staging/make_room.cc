@@ -56,19 +56,19 @@ constexpr uint64_t kGivenUpPerStep = 256;
 
 // A reader that is back is noticed when its window is served, so in that turn it may still give up something.
 bool Staging::has_stopped(ReaderWindow& window) const {
-  if (!window.moved) window.moved = parts_.now;
-  const Duration since = parts_.now - *window.moved;
+  if (!window.moved_) window.moved_ = parts_.now;
+  const Duration since = parts_.now - *window.moved_;
   if (since <= kIdle) return false;
   if (since > kSurelyIdle) return true;
-  const TrackerStatus status = window.reader->tracker().status();
+  const TrackerStatus status = window.reader_->tracker().status();
   if (status.state != TrackerState::following || status.samples_per_second <= 0) return true;
-  return in_seconds(since) > kUneven * window.gap / status.samples_per_second;
+  return in_seconds(since) > kUneven * window.gap_ / status.samples_per_second;
 }
 
 // Bytes that others hold of the share of a reader that goes on for certain and has no room for what comes
 // next.
 uint64_t Staging::lacks(const ReaderWindow& window, const BudgetLoad& load) {
-  if (window.idle || !window.held_back || !window.reader->tracker().is_followed()) return 0;
+  if (window.idle_ || !window.held_back_ || !window.reader_->tracker().is_followed()) return 0;
   BudgetLoad others = load;
   others.held -= resident_bytes(window);
   return reader_share(others, false) - reader_budget(others, false);
@@ -87,7 +87,7 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
   };
   const auto all_have_stopped = [](const StagedPlan& plan) {
     return std::all_of(plan.windows.begin(), plan.windows.end(),
-                       [](const auto& window) { return window->idle; });
+                       [](const auto& window) { return window->idle_; });
   };
   uint64_t missing = waiting ? load.held - std::min(load.held, load.budget) : 0;
   const bool to_stay = missing > 0;
@@ -96,7 +96,7 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
   }
   bool given_up = false;
   for_each_window([&](ReaderWindow& window) {
-    if (!window.idle || missing == 0 || !(to_stay || all_have_stopped(*window.plan))) return;
+    if (!window.idle_ || missing == 0 || !(to_stay || all_have_stopped(window.plan_))) return;
     const uint64_t before = resident_bytes(window);
     given_up = give_up(window, to_stay ? 0 : reader_share(load, true), missing) || given_up;
     const uint64_t bytes = before - resident_bytes(window);
@@ -109,36 +109,36 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
 // Gives up what the reader would come to last: about `most` bytes, as far as one go takes it, and none of the
 // first `least` ones but those of a sample that reaches beyond them. False if there was nothing.
 bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
-  uint64_t end = window.fetched;
+  uint64_t end = window.fetched_;
   uint64_t given = 0;
   // What is left to the reader for its size comes before all that is resident.
   for (uint64_t n = 0; n < kGivenUpPerStep && given < most && resident_bytes(window) > least; ++n) {
-    const auto& [position, bytes] = window.costs.back();
-    if (position < window.dropped) break;  // the reader is back, and has passed it
+    const auto& [position, bytes] = window.costs_.back();
+    if (position < window.dropped_) break;  // the reader is back, and has passed it
     end = position;
     given += bytes;
-    window.bytes -= bytes;
-    window.costs.pop_back();
+    window.bytes_ -= bytes;
+    window.costs_.pop_back();
   }
-  if (end == window.fetched) return false;
+  if (end == window.fetched_) return false;
   forget_units(window, end);
   drop_window(window, end);
   forget_sentinels(window, end, UINT64_MAX);
-  std::erase_if(window.repairs, [end](const auto& unit) { return unit->position >= end; });
-  window.check_until = std::min(window.check_until, end);
-  window.repaired.erase(window.repaired.lower_bound(end), window.repaired.end());
-  if (window.newest && window.newest_position >= end) window.newest.reset();
-  window.fetched = window.held = window.filled = end;
-  window.records_filled = 0;
+  std::erase_if(window.repairs_, [end](const auto& unit) { return unit->position >= end; });
+  window.check_until_ = std::min(window.check_until_, end);
+  window.repaired_.erase(window.repaired_.lower_bound(end), window.repaired_.end());
+  if (window.newest_ && window.newest_position_ >= end) window.newest_.reset();
+  window.fetched_ = window.held_ = window.filled_ = end;
+  window.records_filled_ = 0;
   // Of those before `end` it is not known. So the longest run seems to grow each time, and the tracker may
   // come to expect SentinelChooser::kLongestGap: too much does little harm, too little might lose the reader.
-  window.kept_run = window.longest_kept_run;
-  if (window.asked == 0) window.deadline = 0;
-  if (end > window.staged) return true;
-  window.pushed_until = std::max(window.pushed_until, window.staged);
-  window.staged = end;
-  window.complete = true;
-  window.chooser.restart(window.sentinels.empty() ? window.high_water : window.sentinels.rbegin()->first);
+  window.kept_run_ = window.longest_kept_run_;
+  if (window.asked_ == 0) window.deadline_ = 0;
+  if (end > window.staged_) return true;
+  window.pushed_until_ = std::max(window.pushed_until_, window.staged_);
+  window.staged_ = end;
+  window.complete_ = true;
+  window.chooser_.restart(window.sentinels_.empty() ? window.high_water_ : window.sentinels_.rbegin()->first);
   tell_policy(window);
   return true;
 }

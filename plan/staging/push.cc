@@ -13,20 +13,20 @@ namespace clairfs {
 // has given up since. Where several ranks read, another one may have filled any sentinel a moment ago.
 // Returns the end of what the tracker takes for pushed now.
 uint64_t Staging::announce(ReaderWindow& window) {
-  uint64_t end = window.staged;
+  uint64_t end = window.staged_;
   uint64_t units = 0;
-  for (const auto& unit : window.units) {
+  for (const auto& unit : window.units_) {
     if (++units > kPushesPerStep || (unit->chunk && !unit->arrived)) break;
     end = unit->position + 1;
   }
-  uint32_t widest = window.chooser.widest_gap(window.staged, end);
-  if (window.longest_kept_run > 0) {
-    end = std::max(end, window.fetched);
-    widest = std::max(widest, std::min(window.longest_kept_run, SentinelChooser::kLongestGap));
+  uint32_t widest = window.chooser_.widest_gap(window.staged_, end);
+  if (window.longest_kept_run_ > 0) {
+    end = std::max(end, window.fetched_);
+    widest = std::max(widest, std::min(window.longest_kept_run_, SentinelChooser::kLongestGap));
   }
-  end = std::max(end, window.pushed_until);
-  window.gap = window.plan->windows.size() == 1 ? widest : 2 * widest;
-  window.reader->tracker().set_pushed(end, window.gap);
+  end = std::max(end, window.pushed_until_);
+  window.gap_ = window.plan_.windows.size() == 1 ? widest : 2 * widest;
+  window.reader_->tracker().set_pushed(end, window.gap_);
   return end;
 }
 
@@ -34,30 +34,30 @@ uint64_t Staging::announce(ReaderWindow& window) {
 // read itself, and maybe given back, is not to be there for its next use, where nobody counts on it yet; and
 // a sentinel behind the reader tells of nothing. Of streams and records more is of use (overtaken()).
 bool Staging::opened_meanwhile(const ReaderWindow& window, uint64_t position) {
-  const bool of_files = !window.plan->of_records && window.reader->streams() == 0;
-  return of_files && window.reader->tracker().opened(position);
+  const bool of_files = !window.plan_.of_records && window.reader_->streams() == 0;
+  return of_files && window.reader_->tracker().opened(position);
 }
 
 bool Staging::push_arrived(ReaderWindow& window) {
-  window.chooser.choose_gap(
-      {window.high_water, window.staged, window.fetched, window.bytes, window.budget, most_ahead(window)});
+  window.chooser_.choose_gap({window.high_water_, window.staged_, window.fetched_, window.bytes_,
+                              window.budget_, most_ahead(window)});
   uint64_t told = announce(window);
-  const uint64_t before = window.staged;
+  const uint64_t before = window.staged_;
   uint64_t pushed = 0;
-  for (; !window.units.empty() && pushed < kPushesPerStep; ++pushed) {
-    const auto unit = window.units.front();
+  for (; !window.units_.empty() && pushed < kPushesPerStep; ++pushed) {
+    const auto unit = window.units_.front();
     const bool late = overtaken(window) || opened_meanwhile(window, unit->position);
-    if (!late && (window.asked == 0 || (unit->chunk && !unit->arrived))) break;
+    if (!late && (window.asked_ == 0 || (unit->chunk && !unit->arrived))) break;
     if (!late && unit->position >= told) told = announce(window);  // it has arrived since
     if (late) {
-      window.complete = true;
+      window.complete_ = true;
     } else {
       push(window, *unit);
     }
     pop_unit(window);
-    if (unit->last) hand_on(window, window.staged + 1);
+    if (unit->last) hand_on(window, window.staged_ + 1);
   }
-  if (window.staged != before) tell_policy(window);
+  if (window.staged_ != before) tell_policy(window);
   return pushed > 0;
 }
 
@@ -66,75 +66,75 @@ bool Staging::push_arrived(ReaderWindow& window) {
 // takes that stays.
 uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kLeast = 1024;
-  const uint32_t sample = window.timeline.sample_at(position);
-  const uint64_t bytes = page_bytes(window.reader->index(), sample);
-  if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) return std::min(bytes, kLeast);
-  if (bytes == 0 || !window.newest) return bytes;
-  const ByteRange first = window.reader->index().range(sample, 0);
-  const PageRange& before = *window.newest;
+  const uint32_t sample = window.timeline_.sample_at(position);
+  const uint64_t bytes = page_bytes(window.reader_->index(), sample);
+  if (!window.plan_.keeps_all && window.plan_.ledger->stays(sample)) return std::min(bytes, kLeast);
+  if (bytes == 0 || !window.newest_) return bytes;
+  const ByteRange first = window.reader_->index().range(sample, 0);
+  const PageRange& before = *window.newest_;
   const uint64_t begin = page_floor(first.offset);
   const bool follows = first.file == before.file && begin >= before.begin && begin < before.end;
   if (!follows) return bytes;
   const bool to_the_end = before.end == parts_.catalog.stamp(before.file).size;  // there is no more
-  const uint64_t all = round_to_pages(window.reader->index().read_end(first)) - begin;
+  const uint64_t all = round_to_pages(window.reader_->index().read_end(first)) - begin;
   const uint64_t there = to_the_end ? all : std::min(all, before.end - begin);
   return std::max(bytes - there, kLeast);
 }
 
 // Pushes one unit; with the last one of a sample, says what became of the sample.
 void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
-  const uint32_t sample = window.timeline.sample_at(unit.position);
-  const bool seen = window.plan->of_records && opened(window, unit.position);  // it would tell nothing new
+  const uint32_t sample = window.timeline_.sample_at(unit.position);
+  const bool seen = window.plan_.of_records && opened(window, unit.position);  // it would tell nothing new
   if (unit.first && !seen) choose_sentinel(window, unit);
   if (!unit.chunk || staged_elsewhere(window, sample)) {
-    window.complete = true;
+    window.complete_ = true;
     return;
   }
-  if (const auto found = window.sentinels.find(unit.position);
-      found != window.sentinels.end() && !unit.failed) {
+  if (const auto found = window.sentinels_.find(unit.position);
+      found != window.sentinels_.end() && !unit.failed) {
     const PageRange& page = found->second;
     if (page.file == unit.file && page.begin >= unit.begin && page.end <= unit.end)
-      parts_.sentinel_pages.keep(page, {window.reader.get(), sample, unit.position},
+      parts_.sentinel_pages.keep(page, {window.reader_.get(), sample, unit.position},
                                  joined(parts_.bytes_of(unit, page)));
   }
   // The next one brings the pages that it shares with this one.
-  if (unit.failed && unit.position == window.newest_position) window.newest.reset();
-  window.complete = !unit.failed && parts_.push_pages(unit) && window.complete;
+  if (unit.failed && unit.position == window.newest_position_) window.newest_.reset();
+  window.complete_ = !unit.failed && parts_.push_pages(unit) && window.complete_;
   if (!unit.last) return;
   parts_.metrics.staging_pushed.add();
-  if (window.complete) window.plan->ledger->note_whole(sample);
-  window.complete = true;
+  if (window.complete_) window.plan_.ledger->note_whole(sample);
+  window.complete_ = true;
 }
 
 // Before the first page of the sample is pushed. Another rank's read would hide this one's.
 void Staging::choose_sentinel(ReaderWindow& window, const StagedUnit& unit) {
   const uint64_t position = unit.position;
-  const uint32_t sample = window.timeline.sample_at(position);
-  const uint64_t end = window.timeline.epoch_end(position);
+  const uint32_t sample = window.timeline_.sample_at(position);
+  const uint64_t end = window.timeline_.epoch_end(position);
   const bool last_of_epoch = is_last_to_tell(window, position);
-  if (!window.chooser.due(position, last_of_epoch)) return;
-  const bool late = last_of_epoch || window.chooser.late(position);
+  if (!window.chooser_.due(position, last_of_epoch)) return;
+  const bool late = last_of_epoch || window.chooser_.late(position);
   // The page of one that stays has to be fetched again, so any other will rather be the sentinel.
-  const bool reopens = window.plan->ledger->stays(sample) &&
-                       (window.plan->keeps_all || (late && !unread_before(window, position)));
+  const bool reopens = window.plan_.ledger->stays(sample) &&
+                       (window.plan_.keeps_all || (late && !unread_before(window, position)));
   std::optional<PageRange> page;
   if (unit.chunk || unit.covered || reopens) page = sentinel_page(window, position, late);
-  if (!window.chooser.choose(position, last_of_epoch, page.has_value())) return;
-  window.sentinels.emplace(position, *page);
+  if (!window.chooser_.choose(position, last_of_epoch, page.has_value())) return;
+  window.sentinels_.emplace(position, *page);
   leave_open(window, position);
   parts_.metrics.staging_sentinels.add();
-  if (last_of_epoch && position + 1 < end && end == window.timeline.end() && window.timeline.complete())
-    window.reader->tracker().set_unseen_end(position + 1);
+  if (last_of_epoch && position + 1 < end && end == window.timeline_.end() && window.timeline_.complete())
+    window.reader_->tracker().set_unseen_end(position + 1);
 }
 
 // Whether nothing that comes after it in its epoch can be a sentinel. The last sample of an epoch always
 // can, but for records that share all their pages with others.
 bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kTail = 128;  // further from the end it is not looked for
-  const uint64_t end = window.timeline.epoch_end(position);
+  const uint64_t end = window.timeline_.epoch_end(position);
   if (position + 1 == end || end - position > kTail) return position + 1 == end;
   for (uint64_t later = end; --later > position;) {
-    if (!window.plan->of_records || sentinel_page(window, later, true)) return false;
+    if (!window.plan_.of_records || sentinel_page(window, later, true)) return false;
   }
   return true;
 }
@@ -143,9 +143,9 @@ bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) con
 // reader has one of them before it. `nearly`: a page will do that the reader may come to a little sooner.
 std::optional<PageRange> Staging::sentinel_page(const ReaderWindow& window, uint64_t position,
                                                 bool nearly) const {
-  const uint32_t own = window.timeline.sample_at(position);
+  const uint32_t own = window.timeline_.sample_at(position);
   if (staged_elsewhere(window, own)) return std::nullopt;
-  for (const PageRange& page : window.plan->ledger->sentinel_pages(own)) {
+  for (const PageRange& page : window.plan_.ledger->sentinel_pages(own)) {
     if (tells(window, position, page, nearly)) return page;
   }
   return std::nullopt;
@@ -157,14 +157,15 @@ bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRan
   // reader. A sentinel that it does not believe is gone all the same; if that was the last one, the plan does
   // not end.
   constexpr uint64_t kClose = 64;
-  const uint64_t close = nearly ? std::min<uint64_t>(kClose, window.chooser.gap()) : 0;
-  const SampleIndex& index = window.reader->index();
-  const uint32_t own = window.timeline.sample_at(position);
+  const uint64_t close = nearly ? std::min<uint64_t>(kClose, window.chooser_.gap()) : 0;
+  const SampleIndex& index = window.reader_->index();
+  const uint32_t own = window.timeline_.sample_at(position);
   bool alone = true;
   const auto look = [&](uint64_t begin, uint64_t end, uint64_t before) {
     index.samples_of(page.file, begin, end - begin, [&](uint32_t sample) {
       if (sample == own || !alone || !takes(index, sample, page)) return;
-      alone = !window.timeline.uses_within(sample, window.safe, before) && !staged_elsewhere(window, sample);
+      alone =
+          !window.timeline_.uses_within(sample, window.safe_, before) && !staged_elsewhere(window, sample);
     });
   };
   look(page.begin, page.end, position);
@@ -172,7 +173,7 @@ bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRan
   if (!alone || reach == 0) return alone;
   const uint64_t before =
       std::min(first_of_run(window, position, page), position - std::min(position, close));
-  look(page.begin - reach, page.begin, std::max(window.safe, before));
+  look(page.begin - reach, page.begin, std::max(window.safe_, before));
   return alone;
 }
 
@@ -190,37 +191,39 @@ bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& 
 uint64_t Staging::first_of_run(const ReaderWindow& window, uint64_t position, const PageRange& page) {
   constexpr uint64_t kMost = 1024;  // records of 64 bytes that are read 64 KiB at a time
   const uint64_t least =
-      std::max({window.safe, window.timeline.begin(), position - std::min(position, kMost)});
+      std::max({window.safe_, window.timeline_.begin(), position - std::min(position, kMost)});
   uint64_t first = position;
-  while (first > least && takes(window.reader->index(), window.timeline.sample_at(first - 1), page)) --first;
+  while (first > least && takes(window.reader_->index(), window.timeline_.sample_at(first - 1), page))
+    --first;
   return first;
 }
 
 // The page is left out of what is pushed from now on. It may be there from an earlier reader or plan.
 void Staging::leave_open(ReaderWindow& window, uint64_t position) {
-  const uint32_t sample = window.timeline.sample_at(position);
-  const PageRange& page = window.sentinels.at(position);
-  parts_.sentinel_pages.open(page, {window.reader.get(), sample, position});
+  const uint32_t sample = window.timeline_.sample_at(position);
+  const PageRange& page = window.sentinels_.at(position);
+  parts_.sentinel_pages.open(page, {window.reader_.get(), sample, position});
   parts_.page_cache.drop(page.file, page.begin, kPageSize);
-  if (window.timeline.uses_within(sample, window.safe, window.high_water))
-    window.open_again.push_back(position);
+  if (window.timeline_.uses_within(sample, window.safe_, window.high_water_))
+    window.open_again_.push_back(position);
 }
 
 // The reader has passed those (it did not need the page, or somebody else has read it), or is not to come to
 // them.
 void Staging::forget_sentinels(ReaderWindow& window, uint64_t from, uint64_t before) {
-  for (auto at = window.sentinels.lower_bound(from); at != window.sentinels.end() && at->first < before;) {
-    parts_.sentinel_pages.close(at->second, window.reader.get(), at->first);
-    at = window.sentinels.erase(at);
+  for (auto at = window.sentinels_.lower_bound(from); at != window.sentinels_.end() && at->first < before;) {
+    parts_.sentinel_pages.close(at->second, window.reader_.get(), at->first);
+    at = window.sentinels_.erase(at);
   }
 }
 
 // A READ that was under way when a page was dropped brings it back; it has ended when safe has passed it.
 void Staging::leave_open_again(ReaderWindow& window) {
-  for (const uint64_t position : std::exchange(window.open_again, {})) {
-    if (position < window.high_water || !window.sentinels.contains(position)) continue;
-    if (window.timeline.uses_within(window.timeline.sample_at(position), window.safe, window.high_water)) {
-      window.open_again.push_back(position);
+  for (const uint64_t position : std::exchange(window.open_again_, {})) {
+    if (position < window.high_water_ || !window.sentinels_.contains(position)) continue;
+    if (window.timeline_.uses_within(window.timeline_.sample_at(position), window.safe_,
+                                     window.high_water_)) {
+      window.open_again_.push_back(position);
     } else {
       leave_open(window, position);
     }

@@ -19,56 +19,56 @@ constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
 // Brings back what has gone; true if there is more to do at once.
 bool Staging::repair(ReaderWindow& window) {
   notice_losses(window);
-  forget_sentinels(window, 0, window.safe);
-  window.repaired.erase(window.repaired.begin(), window.repaired.lower_bound(window.safe));
+  forget_sentinels(window, 0, window.safe_);
+  window.repaired_.erase(window.repaired_.begin(), window.repaired_.lower_bound(window.safe_));
   const bool more = look_for_losses(window);
   return push_repairs(window) || more;
 }
 
 void Staging::forget_repairs(ReaderWindow& window) {
-  window.repairs.clear();
-  window.check_until = window.checked;
-  window.lost_from.reset();
+  window.repairs_.clear();
+  window.check_until_ = window.checked_;
+  window.lost_from_.reset();
 }
 
 // One sample that was pushed and had to be read hardly ever is the only one.
 void Staging::notice_losses(ReaderWindow& window) {
-  for (const uint64_t position : window.reader->tracker().take_reads_of_pushed()) {
-    if (position >= window.staged || window.sentinels.contains(position)) continue;
-    window.lost_from = std::min(window.lost_from.value_or(position), position);
+  for (const uint64_t position : window.reader_->tracker().take_reads_of_pushed()) {
+    if (position >= window.staged_ || window.sentinels_.contains(position)) continue;
+    window.lost_from_ = std::min(window.lost_from_.value_or(position), position);
   }
-  if (!window.lost_from || window.checked < window.check_until || parts_.now < window.check_again) return;
-  window.check_again = parts_.now + kBetweenChecks;
-  window.checked = *std::exchange(window.lost_from, std::nullopt);
-  window.check_until = std::min(window.staged, window.high_water + kMostChecked);
-  window.check_bytes = kMostBytesChecked;
+  if (!window.lost_from_ || window.checked_ < window.check_until_ || parts_.now < window.check_again_) return;
+  window.check_again_ = parts_.now + kBetweenChecks;
+  window.checked_ = *std::exchange(window.lost_from_, std::nullopt);
+  window.check_until_ = std::min(window.staged_, window.high_water_ + kMostChecked);
+  window.check_bytes_ = kMostBytesChecked;
 }
 
 bool Staging::look_for_losses(ReaderWindow& window) {
-  window.checked = std::max({window.checked, window.safe, window.timeline.begin()});
-  for (uint64_t n = 0; window.checked < window.check_until && n < kPushesPerStep; ++n, ++window.checked) {
-    const uint64_t position = window.checked;
-    const uint32_t sample = window.timeline.sample_at(position);
-    const uint64_t bytes = page_bytes(window.reader->index(), sample);
+  window.checked_ = std::max({window.checked_, window.safe_, window.timeline_.begin()});
+  for (uint64_t n = 0; window.checked_ < window.check_until_ && n < kPushesPerStep; ++n, ++window.checked_) {
+    const uint64_t position = window.checked_;
+    const uint32_t sample = window.timeline_.sample_at(position);
+    const uint64_t bytes = page_bytes(window.reader_->index(), sample);
     // What is lost twice is left to the reader: fetching it over and over would load the source. An earlier
     // use that is not known to be over may be a sentinel.
-    if (window.repaired.contains(position) || bytes > window.budget || opened(window, position) ||
-        window.timeline.uses_within(sample, window.safe, position))
+    if (window.repaired_.contains(position) || bytes > window.budget_ || opened(window, position) ||
+        window.timeline_.uses_within(sample, window.safe_, position))
       continue;
     const std::optional<bool> whole = is_whole(window, position);
-    if (!whole || bytes > window.check_bytes) window.check_until = window.checked;
-    window.check_bytes -= std::min(window.check_bytes, bytes);
+    if (!whole || bytes > window.check_bytes_) window.check_until_ = window.checked_;
+    window.check_bytes_ -= std::min(window.check_bytes_, bytes);
     if (whole.value_or(true)) continue;
-    window.repaired.insert(position);
-    if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) window.plan->let_go(sample);
-    for (auto& unit : units_of(window, position)) window.repairs.push_back(std::move(unit));
+    window.repaired_.insert(position);
+    if (!window.plan_.keeps_all && window.plan_.ledger->stays(sample)) window.plan_.let_go(sample);
+    for (auto& unit : units_of(window, position)) window.repairs_.push_back(std::move(unit));
   }
-  return window.checked < window.check_until;
+  return window.checked_ < window.check_until_;
 }
 
 // Whether what was pushed of the sample is there; nullopt where the kernel does not tell.
 std::optional<bool> Staging::is_whole(const ReaderWindow& window, uint64_t position) {
-  for (const PageRange& pages : window.plan->ledger->pages_of(window.timeline.sample_at(position))) {
+  for (const PageRange& pages : window.plan_.ledger->pages_of(window.timeline_.sample_at(position))) {
     for (const PageRange& pushed : parts_.sentinel_pages.without_open(pages)) {
       const uint64_t bytes = pushed.end - pushed.begin;
       const auto there = parts_.page_cache.pages_of(pushed.file, pushed.begin, bytes);
@@ -82,7 +82,7 @@ std::optional<bool> Staging::is_whole(const ReaderWindow& window, uint64_t posit
 // Asked for in order, pushed as they arrive.
 bool Staging::push_repairs(ReaderWindow& window) {
   uint64_t pushed = 0;
-  for (auto at = window.repairs.begin(); at != window.repairs.end() && pushed < kPushesPerStep;) {
+  for (auto at = window.repairs_.begin(); at != window.repairs_.end() && pushed < kPushesPerStep;) {
     const auto unit = *at;
     const bool late = opened(window, unit->position);
     if (!late && !unit->in_flight && !ask(window, unit, nullptr, due(window, unit->position))) break;
@@ -90,7 +90,7 @@ bool Staging::push_repairs(ReaderWindow& window) {
       ++at;
       continue;
     }
-    at = window.repairs.erase(at);
+    at = window.repairs_.erase(at);
     if (late || unit->failed) continue;
     const bool done = parts_.push_pages(*unit);
     if (done && unit->last) parts_.metrics.staging_repaired.add();

@@ -40,7 +40,7 @@ void Staging::stop() {
 void Staging::add(const std::shared_ptr<PlanRun>& run) {
   auto plan = std::make_shared<StagedPlan>(parts_);
   for (const auto& reader : run->readers())
-    plan->windows.push_back(std::make_unique<ReaderWindow>(*plan, reader, run->readers().size()));
+    plan->windows.push_back(std::make_unique<ReaderWindow>(parts_, *plan, reader, run->readers().size()));
   const uint64_t bytes = bytes_to_keep(*run);
   {
     const MutexLock lock(parts_.shared->mutex);
@@ -97,7 +97,7 @@ void Staging::remove(const std::string& plan) {
     if (removed) parts_.shared->removed.push_back(removed);
   }
   for (size_t rank = 0; stopped_ && removed && rank < removed->windows.size(); ++rank)
-    parts_.policy.remove(removed->windows[rank]->reader->order());
+    parts_.policy.remove(removed->windows[rank]->reader_->order());
   wake();
 }
 
@@ -116,8 +116,8 @@ uint64_t Staging::ahead(const std::string& plan, std::optional<size_t> rank) con
   for (size_t at = 0; found != parts_.shared->plans.end() && at < found->second->windows.size(); ++at) {
     if (rank && rank != at) continue;
     const ReaderWindow& window = *found->second->windows[at];
-    const uint64_t high_water = window.reader->tracker().high_water();
-    ahead += std::max(window.staged_published.load(), high_water) - high_water;
+    const uint64_t high_water = window.reader_->tracker().high_water();
+    ahead += std::max(window.staged_published_.load(), high_water) - high_water;
   }
   return ahead;
 }
@@ -138,7 +138,7 @@ Turn Staging::step(TimePoint now) {
 
 // Page cache for what the reader has before it: all of the window but what it is left to read itself.
 uint64_t Staging::resident_bytes(const ReaderWindow& window) {
-  return window.bytes - window.oversize_bytes;
+  return window.bytes_ - window.oversize_bytes_;
 }
 
 // True if there is more to do at once.
@@ -158,9 +158,9 @@ bool Staging::serve_all() {
     waiting = waiting || (plan->keeps_all && !plan->admitted);
     for (size_t rank = 0; !plan->keeps_all && rank < plan->windows.size(); ++rank) {
       ReaderWindow& window = *plan->windows[rank];
-      window.idle = has_stopped(window);
+      window.idle_ = has_stopped(window);
       load.held += resident_bytes(window);
-      ++(window.idle ? load.idle : load.moving);
+      ++(window.idle_ ? load.idle : load.moving);
     }
   }
   bool busy = make_room(current, waiting, load) || letting_go;
@@ -174,12 +174,12 @@ bool Staging::serve_all() {
     for (const auto& window : plan->windows) {
       if (plan->keeps_all) {
         if (plan->admitted) busy = serve(*window, plan->kept_bytes / plan->windows.size()) || busy;
-        held += window->bytes;
+        held += window->bytes_;
         continue;
       }
       load.held -= resident_bytes(*window);
-      busy = serve(*window, reader_budget(load, window->idle)) || busy;
-      busy = busy || (window->idle && window->moved == parts_.now);  // its share is larger from now on
+      busy = serve(*window, reader_budget(load, window->idle_)) || busy;
+      busy = busy || (window->idle_ && window->moved_ == parts_.now);  // its share is larger from now on
       load.held += resident_bytes(*window);
       held += resident_bytes(*window);
     }
@@ -198,11 +198,11 @@ void Staging::tell_of_records() {
     bool suspended = false;
     bool left = false;
     for (const auto& window : plan.windows) {
-      const Tracker& tracker = window->reader->tracker();
+      const Tracker& tracker = window->reader_->tracker();
       const TrackerState state = tracker.state();
       if (state == TrackerState::waiting || state == TrackerState::following) return true;
       suspended = suspended || state == TrackerState::suspended;
-      left = left || tracker.left_for_good(window->reader->index().size());
+      left = left || tracker.left_for_good(window->reader_->index().size());
     }
     return suspended && !left;
   };
@@ -224,12 +224,12 @@ void Staging::forget_removed_plans() {
   }
   for (const auto& plan : removed) {
     for (const auto& window : plan->windows) {
-      drop_window(*window, window->dropped);
+      drop_window(*window, window->dropped_);
       forget_sentinels(*window, 0, UINT64_MAX);
     }
     plan->let_go_of_any(UINT64_MAX);
     for (const auto& window : plan->windows) {
-      parts_.policy.remove(window->reader->order());
+      parts_.policy.remove(window->reader_->order());
     }
   }
 }
@@ -237,71 +237,71 @@ void Staging::forget_removed_plans() {
 // One turn of a reader; true if there is more to do at once. A reader of records only asks for what it needs:
 // all of its plan do so, before what has arrived for one of them is pushed.
 bool Staging::serve(ReaderWindow& window, uint64_t budget) {
-  window.held_back = false;
-  if (const auto left = window.reader->tracker().look_for_unseen_end(parts_.now))
+  window.held_back_ = false;
+  if (const auto left = window.reader_->tracker().look_for_unseen_end(parts_.now))
     parts_.look_again_within(*left);
   follow_timeline(window);
-  if (window.timeline.empty()) return false;
+  if (window.timeline_.empty()) return false;
   follow_reader(window);
   skip_opened(window);
   // The reader may have been found outside of what the planner has made so far.
-  if (!window.started || window.staged < window.timeline.begin()) return false;
+  if (!window.started_ || window.staged_ < window.timeline_.begin()) return false;
   bool busy = drop_consumed(window);
-  const TrackerState state = window.reader->tracker().state();
+  const TrackerState state = window.reader_->tracker().state();
   // The last samples opened are not the last ones that several workers read.
-  const bool finished = state == TrackerState::finished && window.staged >= window.high_water;
+  const bool finished = state == TrackerState::finished && window.staged_ >= window.high_water_;
   if (state == TrackerState::suspended || finished) {
     // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
-    if (window.fetched > window.high_water || !window.units.empty()) restart(window, window.high_water);
+    if (window.fetched_ > window.high_water_ || !window.units_.empty()) restart(window, window.high_water_);
     forget_repairs(window);
     return busy;
   }
   busy = repair(window) || busy;
   // Records that are needed soon lie side by side, also those of different readers.
-  if (window.plan->of_records) parts_.cache.gather();
-  window.full = !issue_fetches(window, budget);
-  if (window.plan->of_records) return busy;
+  if (window.plan_.of_records) parts_.cache.gather();
+  window.full_ = !issue_fetches(window, budget);
+  if (window.plan_.of_records) return busy;
   return push_and_fill(window) || busy;
 }
 
 // The rest of a turn in which the reader has asked.
 bool Staging::push_and_fill(ReaderWindow& window) {
-  const std::optional<bool> full = std::exchange(window.full, std::nullopt);
+  const std::optional<bool> full = std::exchange(window.full_, std::nullopt);
   if (!full) return false;
   bool busy = push_arrived(window);
   if (*full) busy = fill_tiers(window) || busy;
-  window.staged_published = window.staged;
+  window.staged_published_ = window.staged_;
   return busy;
 }
 
 void Staging::follow_timeline(ReaderWindow& window) {
-  Timeline timeline = window.reader->timeline();
-  if (window.timeline == timeline) return;
-  const bool elsewhere = !window.timeline.empty() && window.staged < timeline.begin();
+  Timeline timeline = window.reader_->timeline();
+  if (window.timeline_ == timeline) return;
+  const bool elsewhere = !window.timeline_.empty() && window.staged_ < timeline.begin();
   // While the old positions can still be looked up.
-  if (elsewhere) restart(window, window.staged);
-  if (!window.timeline.empty()) drop_until(window, timeline.begin(), UINT64_MAX);
-  window.timeline = std::move(timeline);
+  if (elsewhere) restart(window, window.staged_);
+  if (!window.timeline_.empty()) drop_until(window, timeline.begin(), UINT64_MAX);
+  window.timeline_ = std::move(timeline);
   // What has no later use in it is kept as without a plan, and not left out.
-  if (window.plan->goes_on_unknown) return;
-  parts_.policy.set_timeline(window.reader->order(), window.timeline, window.staged);
+  if (window.plan_.goes_on_unknown) return;
+  parts_.policy.set_timeline(window.reader_->order(), window.timeline_, window.staged_);
 }
 
 void Staging::follow_reader(ReaderWindow& window) {
-  const uint64_t high_water = window.reader->tracker().high_water();
-  if (!window.timeline.covers(high_water)) return;  // the planner is bringing the timeline there
-  if (!window.started || high_water < window.high_water || window.fetched < window.timeline.begin()) {
-    window.started = true;
+  const uint64_t high_water = window.reader_->tracker().high_water();
+  if (!window.timeline_.covers(high_water)) return;  // the planner is bringing the timeline there
+  if (!window.started_ || high_water < window.high_water_ || window.fetched_ < window.timeline_.begin()) {
+    window.started_ = true;
     restart(window, high_water);
     return;
   }
-  if (high_water == window.high_water) return;
-  window.moved = parts_.now;
-  window.high_water = high_water;
-  for (; !window.costs.empty() && window.costs.front().first < high_water; window.costs.pop_front()) {
-    const uint64_t bytes = window.costs.front().second;
-    window.bytes -= bytes;
-    if (bytes > 0) window.oversize_bytes = 0;  // such a sample is the first with bytes in its window
+  if (high_water == window.high_water_) return;
+  window.moved_ = parts_.now;
+  window.high_water_ = high_water;
+  for (; !window.costs_.empty() && window.costs_.front().first < high_water; window.costs_.pop_front()) {
+    const uint64_t bytes = window.costs_.front().second;
+    window.bytes_ -= bytes;
+    if (bytes > 0) window.oversize_bytes_ = 0;  // such a sample is the first with bytes in its window
   }
 }
 
@@ -309,36 +309,36 @@ void Staging::follow_reader(ReaderWindow& window) {
 void Staging::skip_opened(ReaderWindow& window) {
   // Never beyond the high-water mark as this turn knows it: both may have moved on since, even to another
   // timeline.
-  const uint64_t safe = window.reader->tracker().position();
-  if (window.timeline.covers(safe) && std::min(safe, window.high_water) > window.safe) {
-    window.safe = std::min(safe, window.high_water);
+  const uint64_t safe = window.reader_->tracker().position();
+  if (window.timeline_.covers(safe) && std::min(safe, window.high_water_) > window.safe_) {
+    window.safe_ = std::min(safe, window.high_water_);
     leave_open_again(window);
   }
-  const uint64_t before = window.staged;
-  while (!window.units.empty() && overtaken(window)) {
-    hand_on(window, window.units.front()->position + (window.units.front()->last ? 1 : 0));
+  const uint64_t before = window.staged_;
+  while (!window.units_.empty() && overtaken(window)) {
+    hand_on(window, window.units_.front()->position + (window.units_.front()->last ? 1 : 0));
     pop_unit(window);
-    window.complete = true;
+    window.complete_ = true;
   }
-  hand_on(window, std::max(window.staged, window.safe));
+  hand_on(window, std::max(window.staged_, window.safe_));
   hand_on(window, read_unseen(window));
-  window.fetched = std::max(window.fetched, window.staged);
-  window.filled = std::max({window.filled, window.fetched, window.high_water});
-  if (window.staged != before) tell_policy(window);
+  window.fetched_ = std::max(window.fetched_, window.staged_);
+  window.filled_ = std::max({window.filled_, window.fetched_, window.high_water_});
+  if (window.staged_ != before) tell_policy(window);
 }
 
 // One past what the reader has read of what the window gave up. That had been pushed, so the reader was not
 // seen there, but it is further now than opens stray: nothing need be pushed again. Should another's access
 // have moved the high-water mark, the reader reads the next sample itself, and repair() brings the others.
 uint64_t Staging::read_unseen(const ReaderWindow& window) {
-  if (!window.units.empty() || window.staged >= window.pushed_until) return 0;
-  const uint64_t strays = window.reader->tracker().reorder_window();
-  return std::min(window.pushed_until, window.high_water - std::min(window.high_water, strays));
+  if (!window.units_.empty() || window.staged_ >= window.pushed_until_) return 0;
+  const uint64_t strays = window.reader_->tracker().reorder_window();
+  return std::min(window.pushed_until_, window.high_water_ - std::min(window.high_water_, strays));
 }
 
 bool Staging::opened(const ReaderWindow& window, uint64_t position) {
-  return position < window.safe ||
-         (position < window.high_water && window.reader->tracker().opened(position));
+  return position < window.safe_ ||
+         (position < window.high_water_ && window.reader_->tracker().opened(position));
 }
 
 // Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
@@ -346,106 +346,106 @@ bool Staging::opened(const ReaderWindow& window, uint64_t position) {
 // reader asks for it page by page, if it is in memory when it arrives: a push waits for a READ of the same
 // page, which else may wait for the source.
 bool Staging::overtaken(const ReaderWindow& window) const {
-  const StagedUnit& unit = *window.units.front();
+  const StagedUnit& unit = *window.units_.front();
   if (!opened(window, unit.position)) return false;
-  const bool on_its_way = window.asked > 0 && unit.chunk;
-  if (!on_its_way || unit.position < window.safe) return true;
-  const uint64_t streams = window.reader->streams();
-  if (streams > 0) return unit.position + streams < window.high_water;
-  const bool by_pages = window.plan->of_records && window.reader->reads_by_pages();
+  const bool on_its_way = window.asked_ > 0 && unit.chunk;
+  if (!on_its_way || unit.position < window.safe_) return true;
+  const uint64_t streams = window.reader_->streams();
+  if (streams > 0) return unit.position + streams < window.high_water_;
+  const bool by_pages = window.plan_.of_records && window.reader_->reads_by_pages();
   return !by_pages || (unit.arrived && !parts_.cache.in_memory(unit.file, unit.begin, unit.end - unit.begin));
 }
 
 // Everything before `position` has been pushed, or is the reader's.
 void Staging::hand_on(ReaderWindow& window, uint64_t position) {
-  window.staged = std::max(window.staged, position);
-  hold_until(window, window.staged);
+  window.staged_ = std::max(window.staged_, position);
+  hold_until(window, window.staged_);
 }
 
 // From here on the pages of everything before `position` stay until the reader is done with it. They may be
 // there though it has not been pushed as a whole: with its first chunk, for a neighbour, for an earlier use.
 void Staging::hold_until(ReaderWindow& window, uint64_t position) {
-  for (; window.held < position; ++window.held) {
-    if (window.plan->keeps_all || window.held < window.timeline.begin()) continue;
-    window.plan->ledger->hold(window.timeline.sample_at(window.held));
+  for (; window.held_ < position; ++window.held_) {
+    if (window.plan_.keeps_all || window.held_ < window.timeline_.begin()) continue;
+    window.plan_.ledger->hold(window.timeline_.sample_at(window.held_));
   }
 }
 
 void Staging::tell_policy(const ReaderWindow& window) {
-  parts_.policy.set_staged(window.reader->order(), window.staged);
+  parts_.policy.set_staged(window.reader_->order(), window.staged_);
 }
 
 // The reader is somewhere else: begin anew in front of it.
 void Staging::restart(ReaderWindow& window, uint64_t position) {
-  drop_window(window, window.dropped);
-  window.units.clear();
-  window.newest.reset();
-  window.open_again.clear();
+  drop_window(window, window.dropped_);
+  window.units_.clear();
+  window.newest_.reset();
+  window.open_again_.clear();
   forget_sentinels(window, 0, UINT64_MAX);
-  window.repaired.clear();
+  window.repaired_.clear();
   forget_repairs(window);
-  window.asked = 0;
-  window.asked_bytes = 0;
-  window.complete = true;
-  window.high_water = window.safe = window.staged = window.fetched = window.held = window.filled =
-      window.dropped = position;
-  window.records_filled = 0;
-  window.pushed_until = position;
-  window.chooser.restart(position);
-  window.costs.clear();
-  window.bytes = window.oversize_bytes = 0;
-  window.kept_run = window.longest_kept_run = 0;
-  window.moved = parts_.now;
-  window.deadline = 0;
+  window.asked_ = 0;
+  window.asked_bytes_ = 0;
+  window.complete_ = true;
+  window.high_water_ = window.safe_ = window.staged_ = window.fetched_ = window.held_ = window.filled_ =
+      window.dropped_ = position;
+  window.records_filled_ = 0;
+  window.pushed_until_ = position;
+  window.chooser_.restart(position);
+  window.costs_.clear();
+  window.bytes_ = window.oversize_bytes_ = 0;
+  window.kept_run_ = window.longest_kept_run_ = 0;
+  window.moved_ = parts_.now;
+  window.deadline_ = 0;
   tell_policy(window);
 }
 
 // What was pushed from `from` on, or was about to be, and will not be read there leaves the page cache again.
 void Staging::drop_window(const ReaderWindow& window, uint64_t from) {
-  if (window.plan->keeps_all || window.timeline.empty()) return;
-  const uint64_t end = std::min(window.held, window.timeline.end());
-  for (uint64_t p = std::max(from, window.timeline.begin()); p < end; ++p) {
-    const uint32_t sample = window.timeline.sample_at(p);
-    window.plan->drop_released(sample);
+  if (window.plan_.keeps_all || window.timeline_.empty()) return;
+  const uint64_t end = std::min(window.held_, window.timeline_.end());
+  for (uint64_t p = std::max(from, window.timeline_.begin()); p < end; ++p) {
+    const uint32_t sample = window.timeline_.sample_at(p);
+    window.plan_.drop_released(sample);
   }
 }
 
 bool Staging::drop_consumed(ReaderWindow& window) {
-  const uint64_t safe = window.reader->tracker().position();
-  return window.timeline.covers(safe) && drop_until(window, safe, kPushesPerStep);
+  const uint64_t safe = window.reader_->tracker().position();
+  return window.timeline_.covers(safe) && drop_until(window, safe, kPushesPerStep);
 }
 
 // Drops the pages of what lies before `end` and has been pushed, of at most so many samples. True if there
 // is more.
 bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
-  end = std::min(end, window.staged);
-  const bool alone = window.plan->windows.size() == 1;
+  end = std::min(end, window.staged_);
+  const bool alone = window.plan_.windows.size() == 1;
   // A READ for this reader has filled what was left out for another.
   const auto reopen = [&](uint32_t sample) {
-    for (const auto& other : window.plan->windows) {
-      if (other.get() == &window || other->timeline.empty()) continue;
-      for (auto at = other->sentinels.lower_bound(std::max(other->high_water, other->timeline.begin()));
-           at != other->sentinels.end() && at->first < other->timeline.end(); ++at) {
-        if (other->timeline.sample_at(at->first) == sample) leave_open(*other, at->first);
+    for (const auto& other : window.plan_.windows) {
+      if (other.get() == &window || other->timeline_.empty()) continue;
+      for (auto at = other->sentinels_.lower_bound(std::max(other->high_water_, other->timeline_.begin()));
+           at != other->sentinels_.end() && at->first < other->timeline_.end(); ++at) {
+        if (other->timeline_.sample_at(at->first) == sample) leave_open(*other, at->first);
       }
     }
   };
-  for (; window.dropped < end; ++window.dropped) {
-    if (window.dropped < window.timeline.begin()) continue;
-    const uint32_t sample = window.timeline.sample_at(window.dropped);
+  for (; window.dropped_ < end; ++window.dropped_) {
+    if (window.dropped_ < window.timeline_.begin()) continue;
+    const uint32_t sample = window.timeline_.sample_at(window.dropped_);
     const bool elsewhere = !alone && staged_elsewhere(window, sample);
     if (elsewhere) reopen(sample);
-    if (window.plan->keeps_all && window.plan->ledger->stays(sample)) continue;
+    if (window.plan_.keeps_all && window.plan_.ledger->stays(sample)) continue;
     if (most-- == 0) return true;
-    if (window.plan->keeps_all) {
+    if (window.plan_.keeps_all) {
       // A reader that overtook the pushes brought its pages itself. Where samples share files, it may have
       // brought those of others, too, and passed sentinels unseen.
-      if (!window.reader->index().shares_files() && is_whole(window, window.dropped).value_or(false))
-        window.plan->ledger->note_whole(sample);
+      if (!window.reader_->index().shares_files() && is_whole(window, window.dropped_).value_or(false))
+        window.plan_.ledger->note_whole(sample);
       continue;
     }
-    keep_or_let_go(window, window.dropped);
-    if (window.plan->drop_released(sample)) parts_.metrics.staging_dropped.add();
+    keep_or_let_go(window, window.dropped_);
+    if (window.plan_.drop_released(sample)) parts_.metrics.staging_dropped.add();
   }
   return false;
 }

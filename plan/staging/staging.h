@@ -63,8 +63,8 @@
 
 namespace clairfs {
 
+class ReaderWindow;
 struct BudgetLoad;
-struct ReaderWindow;
 struct StagedPlan;
 struct StagedUnit;
 

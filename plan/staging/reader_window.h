@@ -1,0 +1,124 @@
+// ReaderWindow: what is fetched and pushed ahead for one reader of a plan, and what is dropped behind it.
+//
+// A window lies on the reader's order (plan/sequence/timeline.h). All positions are absolute, in samples, and
+// all bytes are those of whole pages. It moves with the reader, and these hold between its turns:
+//
+//   dropped <= staged <= fetched, safe <= staged, safe <= high water
+//
+// Before `dropped` the reader's pages have been dropped again, but for those that stay (keep.cc) or that
+// another reader has before it. Before `safe` all has been opened, and from the high-water mark on nothing
+// was seen to be; what lies between the two unopened is still pushed, since another worker will open it next.
+// Before `staged` all has been pushed or is left to the reader. Before `fetched` all has been cut into units,
+// and the first of those have been asked of the cache. They are pushed in order, so each waits for those
+// before it; a reader that goes on meanwhile overtakes the window.
+//
+// A reader that is somewhere else, or a timeline that does not go on where the last one ended, has the window
+// begin anew there (restart()): it drops what it holds, and what is on its way comes in vain.
+//
+// The code is by topics: reader_window.cc (a turn; following the reader and dropping behind it),
+// fetch_ahead.cc (units, and filling tiers), push.cc (pushing, and sentinels), repair.cc (what the kernel
+// took back), keep.cc (what stays), make_room.cc (what a reader that has stopped gives up). Staging divides
+// the budget among the windows and calls them in turn.
+//
+// Ranks share the pages of their plan, so windows of one plan look at each other: a sample is pushed for the
+// first that has it ahead and dropped by the last (staged_elsewhere(), StagedPlan::ledger).
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "plan/run/plan_reader.h"
+#include "plan/sequence/timeline.h"
+#include "plan/staging/page_ledger.h"
+#include "plan/staging/sentinel_chooser.h"
+#include "plan/staging/staged_unit.h"
+#include "plan/staging/staging_parts.h"
+
+namespace clairfs {
+
+struct BudgetLoad;
+struct StagedPlan;
+
+/// Belongs to Staging::step(), but for ahead() and reader(), which are for any thread. step() holds no lock
+/// while it calls it; ahead() is called with StagingShared::mutex held, which comes before the tracker's.
+/// Completions of fetches reach units only (staged_unit.h), so they may come when the window has gone.
+/// `parts` and the plan outlive it.
+class ReaderWindow {
+ public:
+  /// `readers` of the plan, this one among them.
+  ReaderWindow(StagingParts& parts, StagedPlan& of, std::shared_ptr<PlanReader> follows, size_t readers)
+      : parts_(parts), plan_(of), reader_(std::move(follows)), chooser_(readers) {}
+
+  // Constant after construction.
+  StagingParts& parts_;
+  StagedPlan& plan_;  // whose window it is
+  const std::shared_ptr<PlanReader> reader_;
+
+  // Where the reader is, as last seen.
+  Timeline timeline_;
+  bool started_ = false;
+  uint64_t high_water_ = 0;
+  uint64_t safe_ = 0;               // everything before has been opened
+  std::optional<TimePoint> moved_;  // when it moved last, or was first served
+  bool idle_ = false;               // it had stopped when the turn began
+
+  // How far the window has come.
+  uint64_t dropped_ = 0;
+  uint64_t staged_ = 0;
+  uint64_t fetched_ = 0;
+  uint64_t held_ = 0;                          // the further of the two: the ledger holds [dropped, held)
+  uint64_t pushed_until_ = 0;                  // so far was pushed what the window has given up since
+  std::atomic<uint64_t> staged_published_{0};  // for ahead()
+
+  // What it takes of the page cache.
+  uint64_t budget_ = 0;
+  std::deque<std::pair<uint64_t, uint64_t>> costs_;  // of [high_water, fetched): position, bytes
+  uint64_t bytes_ = 0;                               // their sum
+  uint64_t oversize_bytes_ = 0;  // of a sample in it that is left to the reader for its size
+  bool held_back_ = false;       // the budget was too small for what comes next
+  std::optional<bool> full_;     // in a turn, once it has asked: whether there is no room for more
+  uint32_t kept_run_ = 0;        // samples in a row that stay, up to `fetched`
+  uint32_t longest_kept_run_ = 0;
+
+  // What is on its way.
+  std::deque<std::shared_ptr<StagedUnit>> units_;  // of [staged, fetched), in order
+  size_t asked_ = 0;                               // how many of them have been asked of the cache
+  uint64_t asked_bytes_ = 0;                       // what they count as in flight
+  uint64_t deadline_ = 0;                          // of the last unit that was asked for
+  std::optional<PageRange> newest_;                // the pages of the last of them that had bytes, from its
+  uint64_t newest_position_ = 0;                   // needs_from on; not the unit, which has memory
+  bool complete_ = true;                           // all of the sample that is being pushed, so far
+
+  // Sentinels.
+  SentinelChooser chooser_;
+  uint32_t gap_ = 0;  // in so many samples the reader is seen once, as its tracker was told
+  std::map<uint64_t, PageRange> sentinels_;  // pushed and not yet passed, and the page that each lacks
+  std::vector<uint64_t> open_again_;  // those of samples that may still be being read for an earlier use
+
+  // Pages that the kernel took back are looked for in [checked, check_until).
+  uint64_t checked_ = 0;
+  uint64_t check_until_ = 0;
+  uint64_t check_bytes_ = 0;                         // that may still be looked at
+  std::optional<uint64_t> lost_from_;                // a READ told of it, and step() has not looked yet
+  TimePoint check_again_{};                          // not sooner
+  std::deque<std::shared_ptr<StagedUnit>> repairs_;  // counted as in flight once they are asked for
+  std::set<uint64_t> repaired_;                      // so far, and not yet passed: each once
+
+  // Filling tiers beyond the window.
+  uint64_t filled_ = 0;          // so far, beyond `fetched`
+  uint64_t records_filled_ = 0;  // of records: samples before this number are done in this round,
+  uint64_t fills_until_ = 0;     // which then has filled up to here
+  const std::shared_ptr<std::atomic<uint64_t>> fill_bytes_ =
+      std::make_shared<std::atomic<uint64_t>>(0);  // under way; fetches end after the window, maybe
+};
+
+}  // namespace clairfs
