@@ -45,29 +45,29 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
     // before `staged` counts as handed on.
     const bool fits = passed || window.bytes_ + bytes <= budget || (bytes > budget && window.bytes_ == 0);
-    const bool unread = unread_before(window, window.fetched_);
+    const bool unread = window.unread_before(window.fetched_);
     const bool stays =
         !window.plan_.keeps_all && window.plan_.ledger->stays(window.timeline_.sample_at(window.fetched_));
-    const bool far = stays && !passed && window.fetched_ - window.high_water_ >= most_ahead(window);
+    const bool far = stays && !passed && window.fetched_ - window.high_water_ >= window.most_ahead();
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
     // So it does where a stream has a whole epoch in its window: the last part of it is to tell of its end.
     window.held_back_ = !fits;
     full = !fits || far || ((window.plan_.keeps_all || window.reader_->streams() > 0) && unread);
     if (full) break;
-    const bool there = staged_elsewhere(window, window.timeline_.sample_at(window.fetched_));
+    const bool there = window.staged_elsewhere(window.timeline_.sample_at(window.fetched_));
     add_units(window, window.fetched_, bytes > budget || unread || there);
     if (!passed) window.costs_.emplace_back(window.fetched_, bytes);
     if (!passed) window.bytes_ += bytes;
     if (!passed && bytes > budget) window.oversize_bytes_ = bytes;
     window.kept_run_ = stays ? window.kept_run_ + 1 : 0;
     window.longest_kept_run_ = std::max(window.longest_kept_run_, window.kept_run_);
-    hold_until(window, ++window.fetched_);
+    window.hold_until(++window.fetched_);
   }
   // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
   // transit memory is certain to provide.
   for (; window.asked_ < window.units_.size(); ++window.asked_) {
     const auto& unit = window.units_[window.asked_];
-    if (opened(window, unit->position)) unit->chunk.reset();
+    if (window.opened(unit->position)) unit->chunk.reset();
     if (!unit->chunk) continue;
     // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
     // use and holds memory.
@@ -82,14 +82,14 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
 
 // Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
 // then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
-bool Staging::unread_before(const ReaderWindow& window, uint64_t position) {
-  return window.timeline_.uses_within(window.timeline_.sample_at(position), window.high_water_, position);
+bool ReaderWindow::unread_before(uint64_t position) const {
+  return timeline_.uses_within(timeline_.sample_at(position), high_water_, position);
 }
 
 // Whether another reader of the plan still has before it what was pushed of the sample for it.
-bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
-  return std::any_of(window.plan_.windows.begin(), window.plan_.windows.end(), [&](const auto& other) {
-    return other.get() != &window && other->timeline_.uses_within(sample, other->safe_, other->staged_);
+bool ReaderWindow::staged_elsewhere(uint32_t sample) const {
+  return std::any_of(plan_.windows.begin(), plan_.windows.end(), [&](const auto& other) {
+    return other.get() != this && other->timeline_.uses_within(sample, other->safe_, other->staged_);
   });
 }
 
@@ -106,12 +106,11 @@ std::vector<std::shared_ptr<StagedUnit>> Staging::units_of(const ReaderWindow& w
 
 // Where a record begins in the pages that are pushed for the one before it, those before bring them: records
 // in the order of the file are fetched and pushed end to end.
-void Staging::leave_out_shared_pages(const ReaderWindow& window,
-                                     std::vector<std::shared_ptr<StagedUnit>>& units) {
+void ReaderWindow::leave_out_shared_pages(std::vector<std::shared_ptr<StagedUnit>>& units) const {
   // On their way, or in the page cache.
-  const bool there = window.newest_ && window.newest_position_ >= window.dropped_;
+  const bool there = newest_ && newest_position_ >= dropped_;
   if (!there || units.empty()) return;
-  const PageRange& before = *window.newest_;
+  const PageRange& before = *newest_;
   StagedUnit& next = *units.front();
   if (before.file != next.file || next.begin < before.begin || next.begin >= before.end) return;
   next.begin = std::min(before.end, next.end);
@@ -124,7 +123,7 @@ void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
   skip = skip || window.plan_.ledger->stays(window.timeline_.sample_at(position));
   auto units = skip ? std::vector<std::shared_ptr<StagedUnit>>() : units_of(window, position);
   const bool has_bytes = !units.empty();
-  leave_out_shared_pages(window, units);
+  window.leave_out_shared_pages(units);
   if (units.empty()) {
     units.push_back(std::make_shared<StagedUnit>(position, parts_.shared));
     units.back()->covered = has_bytes;
@@ -180,24 +179,24 @@ bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit,
   return true;
 }
 
-void Staging::pop_unit(ReaderWindow& window) {
-  if (window.asked_ > 0) {
-    --window.asked_;
-    const auto& in_flight = window.units_.front()->in_flight;
-    const bool last = window.asked_ == 0 || window.units_[1]->in_flight != in_flight;
-    if (in_flight && last) window.asked_bytes_ -= in_flight->bytes;
+void ReaderWindow::pop_unit() {
+  if (asked_ > 0) {
+    --asked_;
+    const auto& in_flight = units_.front()->in_flight;
+    const bool last = asked_ == 0 || units_[1]->in_flight != in_flight;
+    if (in_flight && last) asked_bytes_ -= in_flight->bytes;
   }
-  window.units_.pop_front();
+  units_.pop_front();
 }
 
 // Nothing from `from` on is to be pushed. What is on its way comes in vain.
-void Staging::forget_units(ReaderWindow& window, uint64_t from) {
-  for (; !window.units_.empty() && window.units_.back()->position >= from; window.units_.pop_back()) {
-    if (window.asked_ < window.units_.size()) continue;
-    --window.asked_;
-    const auto& in_flight = window.units_.back()->in_flight;
-    const bool first = window.asked_ == 0 || window.units_[window.asked_ - 1]->in_flight != in_flight;
-    if (in_flight && first) window.asked_bytes_ -= in_flight->bytes;
+void ReaderWindow::forget_units(uint64_t from) {
+  for (; !units_.empty() && units_.back()->position >= from; units_.pop_back()) {
+    if (asked_ < units_.size()) continue;
+    --asked_;
+    const auto& in_flight = units_.back()->in_flight;
+    const bool first = asked_ == 0 || units_[asked_ - 1]->in_flight != in_flight;
+    if (in_flight && first) asked_bytes_ -= in_flight->bytes;
   }
 }
 
@@ -210,36 +209,35 @@ void Staging::give_memory_back(const std::map<std::string, std::shared_ptr<Stage
   const uint64_t most = parts_.cache.staging_share();
   for (const auto& entry : plans) {
     for (const auto& window : entry.second->windows) {
-      while (window->asked_ > 0 && parts_.shared->in_flight_bytes > most) unask_last(*window);
+      while (window->asked_ > 0 && parts_.shared->in_flight_bytes > most) window->unask_last();
     }
   }
 }
 
 // Its fetch, if that is still under way, comes in vain.
-void Staging::unask_last(ReaderWindow& window) {
-  --window.asked_;
-  auto& unit = window.units_[window.asked_];
+void ReaderWindow::unask_last() {
+  --asked_;
+  auto& unit = units_[asked_];
   const std::shared_ptr<InFlight> in_flight = std::move(unit->in_flight);
   if (!in_flight) return;
-  const bool first = window.asked_ == 0 || window.units_[window.asked_ - 1]->in_flight != in_flight;
-  if (first) window.asked_bytes_ -= in_flight->bytes;
+  const bool first = asked_ == 0 || units_[asked_ - 1]->in_flight != in_flight;
+  if (first) asked_bytes_ -= in_flight->bytes;
   unit = unit->anew();
 }
 
 // The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their
 // use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
 // are used in the first part of an epoch, and the source reads chunks that follow one another at once.
-std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
-  const uint64_t end = window.timeline_.end();
-  window.filled_ = std::max(window.filled_, window.fetched_);
-  if (window.filled_ >= end) return std::nullopt;
-  if (!window.plan_.fills_in_file_order) return window.timeline_.sample_at(window.filled_);
-  if (window.records_filled_ == 0) window.fills_until_ = end;
-  if (window.records_filled_ < window.reader_->index().size()) return window.records_filled_;
-  window.records_filled_ = 0;
-  window.filled_ =
-      std::exchange(window.fills_until_, end);  // uses that became known meanwhile take another round
-  return window.filled_ < end ? std::optional(window.records_filled_) : std::nullopt;
+std::optional<uint32_t> ReaderWindow::next_to_fill() {
+  const uint64_t end = timeline_.end();
+  filled_ = std::max(filled_, fetched_);
+  if (filled_ >= end) return std::nullopt;
+  if (!plan_.fills_in_file_order) return timeline_.sample_at(filled_);
+  if (records_filled_ == 0) fills_until_ = end;
+  if (records_filled_ < reader_->index().size()) return records_filled_;
+  records_filled_ = 0;
+  filled_ = std::exchange(fills_until_, end);  // uses that became known meanwhile take another round
+  return filled_ < end ? std::optional(records_filled_) : std::nullopt;
 }
 
 // Whether so much is on its way into tiers that the sample has to wait. One more at the end is what NVMe
@@ -291,7 +289,7 @@ bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
 bool Staging::fill_tiers(ReaderWindow& window) {
   const bool in_file_order = window.plan_.fills_in_file_order;
   uint64_t n = 0;
-  for (auto next = next_to_fill(window); next; next = next_to_fill(window), ++n) {
+  for (auto next = window.next_to_fill(); next; next = window.next_to_fill(), ++n) {
     if (n == kFillsPerStep) return true;
     const uint32_t sample = *next;
     const bool used =

@@ -57,10 +57,12 @@ bool StagedPlan::goes_on() const {
 }
 
 bool StagedPlan::comes_again(uint32_t sample) const {
-  return std::any_of(windows.begin(), windows.end(), [&](const auto& window) {
-    const Timeline& timeline = window->timeline_;
-    return !timeline.complete() || timeline.uses_within(sample, window->dropped_ + 1, timeline.end());
-  });
+  return std::any_of(windows.begin(), windows.end(),
+                     [&](const auto& window) { return window->comes_again(sample); });
+}
+
+bool ReaderWindow::comes_again(uint32_t sample) const {
+  return !timeline_.complete() || timeline_.uses_within(sample, dropped_ + 1, timeline_.end());
 }
 
 // The reader is done with the sample at `position`, which is about to be released.
@@ -133,9 +135,9 @@ void StagedPlan::tell_policy_of_pages(uint32_t sample, bool there) const {
 }
 
 // Samples that the window may reach past the reader.
-uint64_t Staging::most_ahead(const ReaderWindow& window) {
-  if (window.plan_.part_bytes == 0 || window.timeline_.empty()) return UINT64_MAX;
-  return std::max<uint64_t>(window.timeline_.last_length() / 2, 1);
+uint64_t ReaderWindow::most_ahead() const {
+  if (plan_.part_bytes == 0 || timeline_.empty()) return UINT64_MAX;
+  return std::max<uint64_t>(timeline_.last_length() / 2, 1);
 }
 
 }  // namespace clairfs

@@ -67,10 +67,10 @@ bool Staging::has_stopped(ReaderWindow& window) const {
 
 // Bytes that others hold of the share of a reader that goes on for certain and has no room for what comes
 // next.
-uint64_t Staging::lacks(const ReaderWindow& window, const BudgetLoad& load) {
-  if (window.idle_ || !window.held_back_ || !window.reader_->tracker().is_followed()) return 0;
+uint64_t ReaderWindow::lacks(const BudgetLoad& load) const {
+  if (idle_ || !held_back_ || !reader_->tracker().is_followed()) return 0;
   BudgetLoad others = load;
-  others.held -= resident_bytes(window);
+  others.held -= resident_bytes();
   return reader_share(others, false) - reader_budget(others, false);
 }
 
@@ -92,14 +92,14 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
   uint64_t missing = waiting ? load.held - std::min(load.held, load.budget) : 0;
   const bool to_stay = missing > 0;
   if (!to_stay) {
-    for_each_window([&](const ReaderWindow& window) { missing = std::max(missing, lacks(window, load)); });
+    for_each_window([&](const ReaderWindow& window) { missing = std::max(missing, window.lacks(load)); });
   }
   bool given_up = false;
   for_each_window([&](ReaderWindow& window) {
     if (!window.idle_ || missing == 0 || !(to_stay || all_have_stopped(window.plan_))) return;
-    const uint64_t before = resident_bytes(window);
+    const uint64_t before = window.resident_bytes();
     given_up = give_up(window, to_stay ? 0 : reader_share(load, true), missing) || given_up;
-    const uint64_t bytes = before - resident_bytes(window);
+    const uint64_t bytes = before - window.resident_bytes();
     load.held -= bytes;
     missing -= std::min(missing, bytes);
   });
@@ -112,7 +112,7 @@ bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
   uint64_t end = window.fetched_;
   uint64_t given = 0;
   // What is left to the reader for its size comes before all that is resident.
-  for (uint64_t n = 0; n < kGivenUpPerStep && given < most && resident_bytes(window) > least; ++n) {
+  for (uint64_t n = 0; n < kGivenUpPerStep && given < most && window.resident_bytes() > least; ++n) {
     const auto& [position, bytes] = window.costs_.back();
     if (position < window.dropped_) break;  // the reader is back, and has passed it
     end = position;
@@ -121,7 +121,7 @@ bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
     window.costs_.pop_back();
   }
   if (end == window.fetched_) return false;
-  forget_units(window, end);
+  window.forget_units(end);
   drop_window(window, end);
   forget_sentinels(window, end, UINT64_MAX);
   std::erase_if(window.repairs_, [end](const auto& unit) { return unit->position >= end; });

@@ -7,55 +7,67 @@
 #include "plan/staging/staging.h"
 
 namespace clairfs {
+namespace {
+
+// Whether a reader of the sample takes the page, maybe because it goes on past the sample's end.
+bool takes(const SampleIndex& index, uint32_t sample, const PageRange& page) {
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
+    const ByteRange range = index.range(sample, piece);
+    if (range.file == page.file && range.offset < page.end && index.read_end(range) > page.begin) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 // Tells the tracker what is about to be pushed, before it is: a reader close behind may pass it unseen at
 // once. So it may what stays further on, where nothing is a sentinel yet, and may have passed what the window
 // has given up since. Where several ranks read, another one may have filled any sentinel a moment ago.
 // Returns the end of what the tracker takes for pushed now.
-uint64_t Staging::announce(ReaderWindow& window) {
-  uint64_t end = window.staged_;
+uint64_t ReaderWindow::announce() {
+  uint64_t end = staged_;
   uint64_t units = 0;
-  for (const auto& unit : window.units_) {
+  for (const auto& unit : units_) {
     if (++units > kPushesPerStep || (unit->chunk && !unit->arrived)) break;
     end = unit->position + 1;
   }
-  uint32_t widest = window.chooser_.widest_gap(window.staged_, end);
-  if (window.longest_kept_run_ > 0) {
-    end = std::max(end, window.fetched_);
-    widest = std::max(widest, std::min(window.longest_kept_run_, SentinelChooser::kLongestGap));
+  uint32_t widest = chooser_.widest_gap(staged_, end);
+  if (longest_kept_run_ > 0) {
+    end = std::max(end, fetched_);
+    widest = std::max(widest, std::min(longest_kept_run_, SentinelChooser::kLongestGap));
   }
-  end = std::max(end, window.pushed_until_);
-  window.gap_ = window.plan_.windows.size() == 1 ? widest : 2 * widest;
-  window.reader_->tracker().set_pushed(end, window.gap_);
+  end = std::max(end, pushed_until_);
+  gap_ = plan_.windows.size() == 1 ? widest : 2 * widest;
+  reader_->tracker().set_pushed(end, gap_);
   return end;
 }
 
 // Whether the reader has come to the sample since the turn began, which may take milliseconds. What it has
 // read itself, and maybe given back, is not to be there for its next use, where nobody counts on it yet; and
 // a sentinel behind the reader tells of nothing. Of streams and records more is of use (overtaken()).
-bool Staging::opened_meanwhile(const ReaderWindow& window, uint64_t position) {
-  const bool of_files = !window.plan_.of_records && window.reader_->streams() == 0;
-  return of_files && window.reader_->tracker().opened(position);
+bool ReaderWindow::opened_meanwhile(uint64_t position) const {
+  const bool of_files = !plan_.of_records && reader_->streams() == 0;
+  return of_files && reader_->tracker().opened(position);
 }
 
 bool Staging::push_arrived(ReaderWindow& window) {
   window.chooser_.choose_gap({window.high_water_, window.staged_, window.fetched_, window.bytes_,
-                              window.budget_, most_ahead(window)});
-  uint64_t told = announce(window);
+                              window.budget_, window.most_ahead()});
+  uint64_t told = window.announce();
   const uint64_t before = window.staged_;
   uint64_t pushed = 0;
   for (; !window.units_.empty() && pushed < kPushesPerStep; ++pushed) {
     const auto unit = window.units_.front();
-    const bool late = overtaken(window) || opened_meanwhile(window, unit->position);
+    const bool late = overtaken(window) || window.opened_meanwhile(unit->position);
     if (!late && (window.asked_ == 0 || (unit->chunk && !unit->arrived))) break;
-    if (!late && unit->position >= told) told = announce(window);  // it has arrived since
+    if (!late && unit->position >= told) told = window.announce();  // it has arrived since
     if (late) {
       window.complete_ = true;
     } else {
       push(window, *unit);
     }
-    pop_unit(window);
-    if (unit->last) hand_on(window, window.staged_ + 1);
+    window.pop_unit();
+    if (unit->last) window.hand_on(window.staged_ + 1);
   }
   if (window.staged_ != before) tell_policy(window);
   return pushed > 0;
@@ -84,9 +96,9 @@ uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
 // Pushes one unit; with the last one of a sample, says what became of the sample.
 void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
   const uint32_t sample = window.timeline_.sample_at(unit.position);
-  const bool seen = window.plan_.of_records && opened(window, unit.position);  // it would tell nothing new
+  const bool seen = window.plan_.of_records && window.opened(unit.position);  // it would tell nothing new
   if (unit.first && !seen) choose_sentinel(window, unit);
-  if (!unit.chunk || staged_elsewhere(window, sample)) {
+  if (!unit.chunk || window.staged_elsewhere(sample)) {
     window.complete_ = true;
     return;
   }
@@ -116,7 +128,7 @@ void Staging::choose_sentinel(ReaderWindow& window, const StagedUnit& unit) {
   const bool late = last_of_epoch || window.chooser_.late(position);
   // The page of one that stays has to be fetched again, so any other will rather be the sentinel.
   const bool reopens = window.plan_.ledger->stays(sample) &&
-                       (window.plan_.keeps_all || (late && !unread_before(window, position)));
+                       (window.plan_.keeps_all || (late && !window.unread_before(position)));
   std::optional<PageRange> page;
   if (unit.chunk || unit.covered || reopens) page = sentinel_page(window, position, late);
   if (!window.chooser_.choose(position, last_of_epoch, page.has_value())) return;
@@ -144,7 +156,7 @@ bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) con
 std::optional<PageRange> Staging::sentinel_page(const ReaderWindow& window, uint64_t position,
                                                 bool nearly) const {
   const uint32_t own = window.timeline_.sample_at(position);
-  if (staged_elsewhere(window, own)) return std::nullopt;
+  if (window.staged_elsewhere(own)) return std::nullopt;
   for (const PageRange& page : window.plan_.ledger->sentinel_pages(own)) {
     if (tells(window, position, page, nearly)) return page;
   }
@@ -164,37 +176,24 @@ bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRan
   const auto look = [&](uint64_t begin, uint64_t end, uint64_t before) {
     index.samples_of(page.file, begin, end - begin, [&](uint32_t sample) {
       if (sample == own || !alone || !takes(index, sample, page)) return;
-      alone =
-          !window.timeline_.uses_within(sample, window.safe_, before) && !staged_elsewhere(window, sample);
+      alone = !window.timeline_.uses_within(sample, window.safe_, before) && !window.staged_elsewhere(sample);
     });
   };
   look(page.begin, page.end, position);
   const uint64_t reach = std::min<uint64_t>(page.begin, index.read_block() - 1);
   if (!alone || reach == 0) return alone;
-  const uint64_t before =
-      std::min(first_of_run(window, position, page), position - std::min(position, close));
+  const uint64_t before = std::min(window.first_of_run(position, page), position - std::min(position, close));
   look(page.begin - reach, page.begin, std::max(window.safe_, before));
   return alone;
 }
 
-// Whether a reader of the sample takes the page, maybe because it goes on past the sample's end.
-bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& page) {
-  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
-    const ByteRange range = index.range(sample, piece);
-    if (range.file == page.file && range.offset < page.end && index.read_end(range) > page.begin) return true;
-  }
-  return false;
-}
-
 // From which position on the readers of all samples up to this one take the page: records in the order of
 // their file, shorter than what is read at a time. A reader of the first of them has read them all.
-uint64_t Staging::first_of_run(const ReaderWindow& window, uint64_t position, const PageRange& page) {
+uint64_t ReaderWindow::first_of_run(uint64_t position, const PageRange& page) const {
   constexpr uint64_t kMost = 1024;  // records of 64 bytes that are read 64 KiB at a time
-  const uint64_t least =
-      std::max({window.safe_, window.timeline_.begin(), position - std::min(position, kMost)});
+  const uint64_t least = std::max({safe_, timeline_.begin(), position - std::min(position, kMost)});
   uint64_t first = position;
-  while (first > least && takes(window.reader_->index(), window.timeline_.sample_at(first - 1), page))
-    --first;
+  while (first > least && takes(reader_->index(), timeline_.sample_at(first - 1), page)) --first;
   return first;
 }
 

@@ -58,6 +58,44 @@ class ReaderWindow {
   ReaderWindow(StagingParts& parts, StagedPlan& of, std::shared_ptr<PlanReader> follows, size_t readers)
       : parts_(parts), plan_(of), reader_(std::move(follows)), chooser_(readers) {}
 
+  /// Page cache for it: all of the window but what it is left to read itself.
+  uint64_t resident_bytes() const { return bytes_ - oversize_bytes_; }
+  /// Bytes that others hold of the share of a reader that goes on for certain and has no room for what comes
+  /// next. `load` has what all windows hold.
+  uint64_t lacks(const BudgetLoad& load) const;
+
+  /// Gives the last of them back. Its fetch, if that is still under way, comes in vain. REQUIRES:
+  /// has_asked().
+  void unask_last();
+
+  /// Whether the reader has a use of the sample beyond what it is done with, as far as is known.
+  bool comes_again(uint32_t sample) const;
+
+  // A turn, and following the reader (reader_window.cc).
+  uint64_t read_unseen() const;
+  bool opened(uint64_t position) const;
+  void hand_on(uint64_t position);
+  void hold_until(uint64_t position);
+
+  // Fetching ahead, and filling tiers (fetch_ahead.cc).
+  bool unread_before(uint64_t position) const;
+  bool staged_elsewhere(uint32_t sample) const;
+  void leave_out_shared_pages(std::vector<std::shared_ptr<StagedUnit>>& units) const;
+  void pop_unit();
+  void forget_units(uint64_t from);
+  std::optional<uint32_t> next_to_fill();
+
+  // Pushing, and sentinels (push.cc).
+  uint64_t announce();
+  bool opened_meanwhile(uint64_t position) const;
+  uint64_t first_of_run(uint64_t position, const PageRange& page) const;
+
+  // What the kernel took back (repair.cc).
+  void forget_repairs();
+
+  // What stays, and who has stopped (keep.cc, make_room.cc).
+  uint64_t most_ahead() const;
+
   // Constant after construction.
   StagingParts& parts_;
   StagedPlan& plan_;  // whose window it is

@@ -25,10 +25,10 @@ bool Staging::repair(ReaderWindow& window) {
   return push_repairs(window) || more;
 }
 
-void Staging::forget_repairs(ReaderWindow& window) {
-  window.repairs_.clear();
-  window.check_until_ = window.checked_;
-  window.lost_from_.reset();
+void ReaderWindow::forget_repairs() {
+  repairs_.clear();
+  check_until_ = checked_;
+  lost_from_.reset();
 }
 
 // One sample that was pushed and had to be read hardly ever is the only one.
@@ -52,7 +52,7 @@ bool Staging::look_for_losses(ReaderWindow& window) {
     const uint64_t bytes = page_bytes(window.reader_->index(), sample);
     // What is lost twice is left to the reader: fetching it over and over would load the source. An earlier
     // use that is not known to be over may be a sentinel.
-    if (window.repaired_.contains(position) || bytes > window.budget_ || opened(window, position) ||
+    if (window.repaired_.contains(position) || bytes > window.budget_ || window.opened(position) ||
         window.timeline_.uses_within(sample, window.safe_, position))
       continue;
     const std::optional<bool> whole = is_whole(window, position);
@@ -84,7 +84,7 @@ bool Staging::push_repairs(ReaderWindow& window) {
   uint64_t pushed = 0;
   for (auto at = window.repairs_.begin(); at != window.repairs_.end() && pushed < kPushesPerStep;) {
     const auto unit = *at;
-    const bool late = opened(window, unit->position);
+    const bool late = window.opened(unit->position);
     if (!late && !unit->in_flight && !ask(window, unit, nullptr, due(window, unit->position))) break;
     if (!late && !unit->arrived) {
       ++at;

@@ -136,11 +136,6 @@ Turn Staging::step(TimePoint now) {
   return {busy, parts_.look_again};
 }
 
-// Page cache for what the reader has before it: all of the window but what it is left to read itself.
-uint64_t Staging::resident_bytes(const ReaderWindow& window) {
-  return window.bytes_ - window.oversize_bytes_;
-}
-
 // True if there is more to do at once.
 bool Staging::serve_all() {
   forget_removed_plans();
@@ -159,7 +154,7 @@ bool Staging::serve_all() {
     for (size_t rank = 0; !plan->keeps_all && rank < plan->windows.size(); ++rank) {
       ReaderWindow& window = *plan->windows[rank];
       window.idle_ = has_stopped(window);
-      load.held += resident_bytes(window);
+      load.held += window.resident_bytes();
       ++(window.idle_ ? load.idle : load.moving);
     }
   }
@@ -177,11 +172,11 @@ bool Staging::serve_all() {
         held += window->bytes_;
         continue;
       }
-      load.held -= resident_bytes(*window);
+      load.held -= window->resident_bytes();
       busy = serve(*window, reader_budget(load, window->idle_)) || busy;
       busy = busy || (window->idle_ && window->moved_ == parts_.now);  // its share is larger from now on
-      load.held += resident_bytes(*window);
-      held += resident_bytes(*window);
+      load.held += window->resident_bytes();
+      held += window->resident_bytes();
     }
     if (!plan->of_records) continue;
     parts_.cache.gathered();
@@ -253,7 +248,7 @@ bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   if (state == TrackerState::suspended || finished) {
     // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
     if (window.fetched_ > window.high_water_ || !window.units_.empty()) restart(window, window.high_water_);
-    forget_repairs(window);
+    window.forget_repairs();
     return busy;
   }
   busy = repair(window) || busy;
@@ -316,29 +311,15 @@ void Staging::skip_opened(ReaderWindow& window) {
   }
   const uint64_t before = window.staged_;
   while (!window.units_.empty() && overtaken(window)) {
-    hand_on(window, window.units_.front()->position + (window.units_.front()->last ? 1 : 0));
-    pop_unit(window);
+    window.hand_on(window.units_.front()->position + (window.units_.front()->last ? 1 : 0));
+    window.pop_unit();
     window.complete_ = true;
   }
-  hand_on(window, std::max(window.staged_, window.safe_));
-  hand_on(window, read_unseen(window));
+  window.hand_on(std::max(window.staged_, window.safe_));
+  window.hand_on(window.read_unseen());
   window.fetched_ = std::max(window.fetched_, window.staged_);
   window.filled_ = std::max({window.filled_, window.fetched_, window.high_water_});
   if (window.staged_ != before) tell_policy(window);
-}
-
-// One past what the reader has read of what the window gave up. That had been pushed, so the reader was not
-// seen there, but it is further now than opens stray: nothing need be pushed again. Should another's access
-// have moved the high-water mark, the reader reads the next sample itself, and repair() brings the others.
-uint64_t Staging::read_unseen(const ReaderWindow& window) {
-  if (!window.units_.empty() || window.staged_ >= window.pushed_until_) return 0;
-  const uint64_t strays = window.reader_->tracker().reorder_window();
-  return std::min(window.pushed_until_, window.high_water_ - std::min(window.high_water_, strays));
-}
-
-bool Staging::opened(const ReaderWindow& window, uint64_t position) {
-  return position < window.safe_ ||
-         (position < window.high_water_ && window.reader_->tracker().opened(position));
 }
 
 // Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
@@ -347,28 +328,13 @@ bool Staging::opened(const ReaderWindow& window, uint64_t position) {
 // page, which else may wait for the source.
 bool Staging::overtaken(const ReaderWindow& window) const {
   const StagedUnit& unit = *window.units_.front();
-  if (!opened(window, unit.position)) return false;
+  if (!window.opened(unit.position)) return false;
   const bool on_its_way = window.asked_ > 0 && unit.chunk;
   if (!on_its_way || unit.position < window.safe_) return true;
   const uint64_t streams = window.reader_->streams();
   if (streams > 0) return unit.position + streams < window.high_water_;
   const bool by_pages = window.plan_.of_records && window.reader_->reads_by_pages();
   return !by_pages || (unit.arrived && !parts_.cache.in_memory(unit.file, unit.begin, unit.end - unit.begin));
-}
-
-// Everything before `position` has been pushed, or is the reader's.
-void Staging::hand_on(ReaderWindow& window, uint64_t position) {
-  window.staged_ = std::max(window.staged_, position);
-  hold_until(window, window.staged_);
-}
-
-// From here on the pages of everything before `position` stay until the reader is done with it. They may be
-// there though it has not been pushed as a whole: with its first chunk, for a neighbour, for an earlier use.
-void Staging::hold_until(ReaderWindow& window, uint64_t position) {
-  for (; window.held_ < position; ++window.held_) {
-    if (window.plan_.keeps_all || window.held_ < window.timeline_.begin()) continue;
-    window.plan_.ledger->hold(window.timeline_.sample_at(window.held_));
-  }
 }
 
 void Staging::tell_policy(const ReaderWindow& window) {
@@ -383,7 +349,7 @@ void Staging::restart(ReaderWindow& window, uint64_t position) {
   window.open_again_.clear();
   forget_sentinels(window, 0, UINT64_MAX);
   window.repaired_.clear();
-  forget_repairs(window);
+  window.forget_repairs();
   window.asked_ = 0;
   window.asked_bytes_ = 0;
   window.complete_ = true;
@@ -433,7 +399,7 @@ bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
   for (; window.dropped_ < end; ++window.dropped_) {
     if (window.dropped_ < window.timeline_.begin()) continue;
     const uint32_t sample = window.timeline_.sample_at(window.dropped_);
-    const bool elsewhere = !alone && staged_elsewhere(window, sample);
+    const bool elsewhere = !alone && window.staged_elsewhere(sample);
     if (elsewhere) reopen(sample);
     if (window.plan_.keeps_all && window.plan_.ledger->stays(sample)) continue;
     if (most-- == 0) return true;

@@ -140,9 +140,7 @@ class Staging {
  private:
   void forget_removed_plans();
   bool serve_all();
-  static uint64_t resident_bytes(const ReaderWindow& window);
   bool has_stopped(ReaderWindow& window) const;
-  static uint64_t lacks(const ReaderWindow& window, const BudgetLoad& load);
   bool make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, bool waiting,
                  BudgetLoad& load);
   bool give_up(ReaderWindow& window, uint64_t least, uint64_t most);
@@ -150,20 +148,15 @@ class Staging {
   bool push_and_fill(ReaderWindow& window);
   void follow_reader(ReaderWindow& window);
   void skip_opened(ReaderWindow& window);
-  static uint64_t read_unseen(const ReaderWindow& window);
-  static bool opened(const ReaderWindow& window, uint64_t position);
   bool overtaken(const ReaderWindow& window) const;
   void follow_timeline(ReaderWindow& window);
   bool drop_consumed(ReaderWindow& window);
   bool drop_until(ReaderWindow& window, uint64_t end, uint64_t most);
   bool issue_fetches(ReaderWindow& window, uint64_t budget);
-  static uint64_t announce(ReaderWindow& window);
-  static bool opened_meanwhile(const ReaderWindow& window, uint64_t position);
   bool push_arrived(ReaderWindow& window);
   bool push_common(StagedPlan& plan);
   bool look_for_common(StagedPlan& plan);
   void list_common(StagedPlan& plan) const;
-  static std::optional<uint32_t> next_to_fill(ReaderWindow& window);
   bool fills_enough(const ReaderWindow& window, uint32_t sample) const;
   bool fill_with(const ReaderWindow& window, uint32_t sample);
   bool fill_tiers(ReaderWindow& window);
@@ -171,37 +164,24 @@ class Staging {
   static bool may_keep_part(const PlanRun& run);
   void keep_or_let_go(ReaderWindow& window, uint64_t position);
   bool keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room);
-  static uint64_t most_ahead(const ReaderWindow& window);
   uint64_t cost_of(const ReaderWindow& window, uint64_t position) const;
   std::vector<std::shared_ptr<StagedUnit>> units_of(const ReaderWindow& window, uint64_t position) const;
-  static void leave_out_shared_pages(const ReaderWindow& window,
-                                     std::vector<std::shared_ptr<StagedUnit>>& units);
   void add_units(ReaderWindow& window, uint64_t position, bool skip);
   uint64_t due(const ReaderWindow& window, uint64_t position) const;
   bool ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
            uint64_t deadline);
   void drop_window(const ReaderWindow& window, uint64_t from);
-  static void hand_on(ReaderWindow& window, uint64_t position);
-  static void hold_until(ReaderWindow& window, uint64_t position);
   void tell_policy(const ReaderWindow& window);
-  static void pop_unit(ReaderWindow& window);
   void give_memory_back(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans);
-  static void unask_last(ReaderWindow& window);
-  static void forget_units(ReaderWindow& window, uint64_t from);
   void push(ReaderWindow& window, const StagedUnit& unit);
   void choose_sentinel(ReaderWindow& window, const StagedUnit& unit);
   std::optional<PageRange> sentinel_page(const ReaderWindow& window, uint64_t position, bool nearly) const;
   bool tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const;
-  static bool takes(const SampleIndex& index, uint32_t sample, const PageRange& page);
-  static uint64_t first_of_run(const ReaderWindow& window, uint64_t position, const PageRange& page);
   bool is_last_to_tell(const ReaderWindow& window, uint64_t position) const;
   void leave_open(ReaderWindow& window, uint64_t position);
   void leave_open_again(ReaderWindow& window);
   void forget_sentinels(ReaderWindow& window, uint64_t from, uint64_t before);
-  static bool unread_before(const ReaderWindow& window, uint64_t position);
-  static bool staged_elsewhere(const ReaderWindow& window, uint32_t sample);
   bool repair(ReaderWindow& window);
-  static void forget_repairs(ReaderWindow& window);
   void notice_losses(ReaderWindow& window);
   bool look_for_losses(ReaderWindow& window);
   bool push_repairs(ReaderWindow& window);
