@@ -78,7 +78,7 @@ void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   const uint64_t bytes = page_bytes(index, sample);
   if (!plan.keeps_part || !again || bytes == 0 || bytes > parts_.room_to_keep) return;
   if (plan.of_records && (bytes < kLargeRecord || parts_.in_tiers(index, sample))) return;
-  if (!is_whole(window, position).value_or(true)) return;
+  if (!window.is_whole(position).value_or(true)) return;
   plan.ledger->keep(sample);
   plan.part_bytes += bytes;
   parts_.room_to_keep -= bytes;

@@ -122,8 +122,8 @@ bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
   }
   if (end == window.fetched_) return false;
   window.forget_units(end);
-  drop_window(window, end);
-  forget_sentinels(window, end, UINT64_MAX);
+  window.drop_window(end);
+  window.forget_sentinels(end, UINT64_MAX);
   std::erase_if(window.repairs_, [end](const auto& unit) { return unit->position >= end; });
   window.check_until_ = std::min(window.check_until_, end);
   window.repaired_.erase(window.repaired_.lower_bound(end), window.repaired_.end());
@@ -139,7 +139,7 @@ bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
   window.staged_ = end;
   window.complete_ = true;
   window.chooser_.restart(window.sentinels_.empty() ? window.high_water_ : window.sentinels_.rbegin()->first);
-  tell_policy(window);
+  window.tell_policy();
   return true;
 }
 

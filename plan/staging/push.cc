@@ -69,7 +69,7 @@ bool Staging::push_arrived(ReaderWindow& window) {
     window.pop_unit();
     if (unit->last) window.hand_on(window.staged_ + 1);
   }
-  if (window.staged_ != before) tell_policy(window);
+  if (window.staged_ != before) window.tell_policy();
   return pushed > 0;
 }
 
@@ -133,7 +133,7 @@ void Staging::choose_sentinel(ReaderWindow& window, const StagedUnit& unit) {
   if (unit.chunk || unit.covered || reopens) page = sentinel_page(window, position, late);
   if (!window.chooser_.choose(position, last_of_epoch, page.has_value())) return;
   window.sentinels_.emplace(position, *page);
-  leave_open(window, position);
+  window.leave_open(position);
   parts_.metrics.staging_sentinels.add();
   if (last_of_epoch && position + 1 < end && end == window.timeline_.end() && window.timeline_.complete())
     window.reader_->tracker().set_unseen_end(position + 1);
@@ -198,33 +198,31 @@ uint64_t ReaderWindow::first_of_run(uint64_t position, const PageRange& page) co
 }
 
 // The page is left out of what is pushed from now on. It may be there from an earlier reader or plan.
-void Staging::leave_open(ReaderWindow& window, uint64_t position) {
-  const uint32_t sample = window.timeline_.sample_at(position);
-  const PageRange& page = window.sentinels_.at(position);
-  parts_.sentinel_pages.open(page, {window.reader_.get(), sample, position});
+void ReaderWindow::leave_open(uint64_t position) {
+  const uint32_t sample = timeline_.sample_at(position);
+  const PageRange& page = sentinels_.at(position);
+  parts_.sentinel_pages.open(page, {reader_.get(), sample, position});
   parts_.page_cache.drop(page.file, page.begin, kPageSize);
-  if (window.timeline_.uses_within(sample, window.safe_, window.high_water_))
-    window.open_again_.push_back(position);
+  if (timeline_.uses_within(sample, safe_, high_water_)) open_again_.push_back(position);
 }
 
 // The reader has passed those (it did not need the page, or somebody else has read it), or is not to come to
 // them.
-void Staging::forget_sentinels(ReaderWindow& window, uint64_t from, uint64_t before) {
-  for (auto at = window.sentinels_.lower_bound(from); at != window.sentinels_.end() && at->first < before;) {
-    parts_.sentinel_pages.close(at->second, window.reader_.get(), at->first);
-    at = window.sentinels_.erase(at);
+void ReaderWindow::forget_sentinels(uint64_t from, uint64_t before) {
+  for (auto at = sentinels_.lower_bound(from); at != sentinels_.end() && at->first < before;) {
+    parts_.sentinel_pages.close(at->second, reader_.get(), at->first);
+    at = sentinels_.erase(at);
   }
 }
 
 // A READ that was under way when a page was dropped brings it back; it has ended when safe has passed it.
-void Staging::leave_open_again(ReaderWindow& window) {
-  for (const uint64_t position : std::exchange(window.open_again_, {})) {
-    if (position < window.high_water_ || !window.sentinels_.contains(position)) continue;
-    if (window.timeline_.uses_within(window.timeline_.sample_at(position), window.safe_,
-                                     window.high_water_)) {
-      window.open_again_.push_back(position);
+void ReaderWindow::leave_open_again() {
+  for (const uint64_t position : std::exchange(open_again_, {})) {
+    if (position < high_water_ || !sentinels_.contains(position)) continue;
+    if (timeline_.uses_within(timeline_.sample_at(position), safe_, high_water_)) {
+      open_again_.push_back(position);
     } else {
-      leave_open(window, position);
+      leave_open(position);
     }
   }
 }

@@ -36,4 +36,42 @@ void ReaderWindow::hold_until(uint64_t position) {
   }
 }
 
+void ReaderWindow::tell_policy() const {
+  parts_.policy.set_staged(reader_->order(), staged_);
+}
+
+// The reader is somewhere else: begin anew in front of it.
+void ReaderWindow::restart(uint64_t position) {
+  drop_window(dropped_);
+  units_.clear();
+  newest_.reset();
+  open_again_.clear();
+  forget_sentinels(0, UINT64_MAX);
+  repaired_.clear();
+  forget_repairs();
+  asked_ = 0;
+  asked_bytes_ = 0;
+  complete_ = true;
+  high_water_ = safe_ = staged_ = fetched_ = held_ = filled_ = dropped_ = position;
+  records_filled_ = 0;
+  pushed_until_ = position;
+  chooser_.restart(position);
+  costs_.clear();
+  bytes_ = oversize_bytes_ = 0;
+  kept_run_ = longest_kept_run_ = 0;
+  moved_ = parts_.now;
+  deadline_ = 0;
+  tell_policy();
+}
+
+// What was pushed from `from` on, or was about to be, and will not be read there leaves the page cache again.
+void ReaderWindow::drop_window(uint64_t from) const {
+  if (plan_.keeps_all || timeline_.empty()) return;
+  const uint64_t end = std::min(held_, timeline_.end());
+  for (uint64_t p = std::max(from, timeline_.begin()); p < end; ++p) {
+    const uint32_t sample = timeline_.sample_at(p);
+    plan_.drop_released(sample);
+  }
+}
+
 }  // namespace clairfs

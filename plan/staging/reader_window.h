@@ -76,6 +76,9 @@ class ReaderWindow {
   bool opened(uint64_t position) const;
   void hand_on(uint64_t position);
   void hold_until(uint64_t position);
+  void tell_policy() const;
+  void restart(uint64_t position);
+  void drop_window(uint64_t from) const;
 
   // Fetching ahead, and filling tiers (fetch_ahead.cc).
   bool unread_before(uint64_t position) const;
@@ -89,9 +92,13 @@ class ReaderWindow {
   uint64_t announce();
   bool opened_meanwhile(uint64_t position) const;
   uint64_t first_of_run(uint64_t position, const PageRange& page) const;
+  void leave_open(uint64_t position);
+  void leave_open_again();
+  void forget_sentinels(uint64_t from, uint64_t before);
 
   // What the kernel took back (repair.cc).
   void forget_repairs();
+  std::optional<bool> is_whole(uint64_t position) const;
 
   // What stays, and who has stopped (keep.cc, make_room.cc).
   uint64_t most_ahead() const;

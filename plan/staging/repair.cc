@@ -19,7 +19,7 @@ constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
 // Brings back what has gone; true if there is more to do at once.
 bool Staging::repair(ReaderWindow& window) {
   notice_losses(window);
-  forget_sentinels(window, 0, window.safe_);
+  window.forget_sentinels(0, window.safe_);
   window.repaired_.erase(window.repaired_.begin(), window.repaired_.lower_bound(window.safe_));
   const bool more = look_for_losses(window);
   return push_repairs(window) || more;
@@ -55,7 +55,7 @@ bool Staging::look_for_losses(ReaderWindow& window) {
     if (window.repaired_.contains(position) || bytes > window.budget_ || window.opened(position) ||
         window.timeline_.uses_within(sample, window.safe_, position))
       continue;
-    const std::optional<bool> whole = is_whole(window, position);
+    const std::optional<bool> whole = window.is_whole(position);
     if (!whole || bytes > window.check_bytes_) window.check_until_ = window.checked_;
     window.check_bytes_ -= std::min(window.check_bytes_, bytes);
     if (whole.value_or(true)) continue;
@@ -67,8 +67,8 @@ bool Staging::look_for_losses(ReaderWindow& window) {
 }
 
 // Whether what was pushed of the sample is there; nullopt where the kernel does not tell.
-std::optional<bool> Staging::is_whole(const ReaderWindow& window, uint64_t position) {
-  for (const PageRange& pages : window.plan_.ledger->pages_of(window.timeline_.sample_at(position))) {
+std::optional<bool> ReaderWindow::is_whole(uint64_t position) const {
+  for (const PageRange& pages : plan_.ledger->pages_of(timeline_.sample_at(position))) {
     for (const PageRange& pushed : parts_.sentinel_pages.without_open(pages)) {
       const uint64_t bytes = pushed.end - pushed.begin;
       const auto there = parts_.page_cache.pages_of(pushed.file, pushed.begin, bytes);

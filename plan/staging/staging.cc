@@ -219,8 +219,8 @@ void Staging::forget_removed_plans() {
   }
   for (const auto& plan : removed) {
     for (const auto& window : plan->windows) {
-      drop_window(*window, window->dropped_);
-      forget_sentinels(*window, 0, UINT64_MAX);
+      window->drop_window(window->dropped_);
+      window->forget_sentinels(0, UINT64_MAX);
     }
     plan->let_go_of_any(UINT64_MAX);
     for (const auto& window : plan->windows) {
@@ -247,7 +247,7 @@ bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   const bool finished = state == TrackerState::finished && window.staged_ >= window.high_water_;
   if (state == TrackerState::suspended || finished) {
     // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
-    if (window.fetched_ > window.high_water_ || !window.units_.empty()) restart(window, window.high_water_);
+    if (window.fetched_ > window.high_water_ || !window.units_.empty()) window.restart(window.high_water_);
     window.forget_repairs();
     return busy;
   }
@@ -274,7 +274,7 @@ void Staging::follow_timeline(ReaderWindow& window) {
   if (window.timeline_ == timeline) return;
   const bool elsewhere = !window.timeline_.empty() && window.staged_ < timeline.begin();
   // While the old positions can still be looked up.
-  if (elsewhere) restart(window, window.staged_);
+  if (elsewhere) window.restart(window.staged_);
   if (!window.timeline_.empty()) drop_until(window, timeline.begin(), UINT64_MAX);
   window.timeline_ = std::move(timeline);
   // What has no later use in it is kept as without a plan, and not left out.
@@ -287,7 +287,7 @@ void Staging::follow_reader(ReaderWindow& window) {
   if (!window.timeline_.covers(high_water)) return;  // the planner is bringing the timeline there
   if (!window.started_ || high_water < window.high_water_ || window.fetched_ < window.timeline_.begin()) {
     window.started_ = true;
-    restart(window, high_water);
+    window.restart(high_water);
     return;
   }
   if (high_water == window.high_water_) return;
@@ -307,7 +307,7 @@ void Staging::skip_opened(ReaderWindow& window) {
   const uint64_t safe = window.reader_->tracker().position();
   if (window.timeline_.covers(safe) && std::min(safe, window.high_water_) > window.safe_) {
     window.safe_ = std::min(safe, window.high_water_);
-    leave_open_again(window);
+    window.leave_open_again();
   }
   const uint64_t before = window.staged_;
   while (!window.units_.empty() && overtaken(window)) {
@@ -319,7 +319,7 @@ void Staging::skip_opened(ReaderWindow& window) {
   window.hand_on(window.read_unseen());
   window.fetched_ = std::max(window.fetched_, window.staged_);
   window.filled_ = std::max({window.filled_, window.fetched_, window.high_water_});
-  if (window.staged_ != before) tell_policy(window);
+  if (window.staged_ != before) window.tell_policy();
 }
 
 // Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
@@ -335,45 +335,6 @@ bool Staging::overtaken(const ReaderWindow& window) const {
   if (streams > 0) return unit.position + streams < window.high_water_;
   const bool by_pages = window.plan_.of_records && window.reader_->reads_by_pages();
   return !by_pages || (unit.arrived && !parts_.cache.in_memory(unit.file, unit.begin, unit.end - unit.begin));
-}
-
-void Staging::tell_policy(const ReaderWindow& window) {
-  parts_.policy.set_staged(window.reader_->order(), window.staged_);
-}
-
-// The reader is somewhere else: begin anew in front of it.
-void Staging::restart(ReaderWindow& window, uint64_t position) {
-  drop_window(window, window.dropped_);
-  window.units_.clear();
-  window.newest_.reset();
-  window.open_again_.clear();
-  forget_sentinels(window, 0, UINT64_MAX);
-  window.repaired_.clear();
-  window.forget_repairs();
-  window.asked_ = 0;
-  window.asked_bytes_ = 0;
-  window.complete_ = true;
-  window.high_water_ = window.safe_ = window.staged_ = window.fetched_ = window.held_ = window.filled_ =
-      window.dropped_ = position;
-  window.records_filled_ = 0;
-  window.pushed_until_ = position;
-  window.chooser_.restart(position);
-  window.costs_.clear();
-  window.bytes_ = window.oversize_bytes_ = 0;
-  window.kept_run_ = window.longest_kept_run_ = 0;
-  window.moved_ = parts_.now;
-  window.deadline_ = 0;
-  tell_policy(window);
-}
-
-// What was pushed from `from` on, or was about to be, and will not be read there leaves the page cache again.
-void Staging::drop_window(const ReaderWindow& window, uint64_t from) {
-  if (window.plan_.keeps_all || window.timeline_.empty()) return;
-  const uint64_t end = std::min(window.held_, window.timeline_.end());
-  for (uint64_t p = std::max(from, window.timeline_.begin()); p < end; ++p) {
-    const uint32_t sample = window.timeline_.sample_at(p);
-    window.plan_.drop_released(sample);
-  }
 }
 
 bool Staging::drop_consumed(ReaderWindow& window) {
@@ -392,7 +353,7 @@ bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
       if (other.get() == &window || other->timeline_.empty()) continue;
       for (auto at = other->sentinels_.lower_bound(std::max(other->high_water_, other->timeline_.begin()));
            at != other->sentinels_.end() && at->first < other->timeline_.end(); ++at) {
-        if (other->timeline_.sample_at(at->first) == sample) leave_open(*other, at->first);
+        if (other->timeline_.sample_at(at->first) == sample) other->leave_open(at->first);
       }
     }
   };
@@ -406,7 +367,7 @@ bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
     if (window.plan_.keeps_all) {
       // A reader that overtook the pushes brought its pages itself. Where samples share files, it may have
       // brought those of others, too, and passed sentinels unseen.
-      if (!window.reader_->index().shares_files() && is_whole(window, window.dropped_).value_or(false))
+      if (!window.reader_->index().shares_files() && window.is_whole(window.dropped_).value_or(false))
         window.plan_.ledger->note_whole(sample);
       continue;
     }

@@ -170,23 +170,16 @@ class Staging {
   uint64_t due(const ReaderWindow& window, uint64_t position) const;
   bool ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
            uint64_t deadline);
-  void drop_window(const ReaderWindow& window, uint64_t from);
-  void tell_policy(const ReaderWindow& window);
   void give_memory_back(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans);
   void push(ReaderWindow& window, const StagedUnit& unit);
   void choose_sentinel(ReaderWindow& window, const StagedUnit& unit);
   std::optional<PageRange> sentinel_page(const ReaderWindow& window, uint64_t position, bool nearly) const;
   bool tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const;
   bool is_last_to_tell(const ReaderWindow& window, uint64_t position) const;
-  void leave_open(ReaderWindow& window, uint64_t position);
-  void leave_open_again(ReaderWindow& window);
-  void forget_sentinels(ReaderWindow& window, uint64_t from, uint64_t before);
   bool repair(ReaderWindow& window);
   void notice_losses(ReaderWindow& window);
   bool look_for_losses(ReaderWindow& window);
   bool push_repairs(ReaderWindow& window);
-  std::optional<bool> is_whole(const ReaderWindow& window, uint64_t position);
-  void restart(ReaderWindow& window, uint64_t position);
   std::map<std::string, std::shared_ptr<StagedPlan>> plans() const;
   void tell_of_records();
 
