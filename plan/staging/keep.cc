@@ -66,23 +66,22 @@ bool ReaderWindow::comes_again(uint32_t sample) const {
 }
 
 // The reader is done with the sample at `position`, which is about to be released.
-void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
-  StagedPlan& plan = window.plan_;
-  const uint32_t sample = window.timeline_.sample_at(position);
-  const bool again = plan.comes_again(sample);
-  if (plan.ledger->stays(sample)) {
-    if (!again) plan.let_go(sample);
+void ReaderWindow::keep_or_let_go(uint64_t position) {
+  const uint32_t sample = timeline_.sample_at(position);
+  const bool again = plan_.comes_again(sample);
+  if (plan_.ledger->stays(sample)) {
+    if (!again) plan_.let_go(sample);
     return;
   }
-  const SampleIndex& index = window.reader_->index();
+  const SampleIndex& index = reader_->index();
   const uint64_t bytes = page_bytes(index, sample);
-  if (!plan.keeps_part || !again || bytes == 0 || bytes > parts_.room_to_keep) return;
-  if (plan.of_records && (bytes < kLargeRecord || parts_.in_tiers(index, sample))) return;
-  if (!window.is_whole(position).value_or(true)) return;
-  plan.ledger->keep(sample);
-  plan.part_bytes += bytes;
+  if (!plan_.keeps_part || !again || bytes == 0 || bytes > parts_.room_to_keep) return;
+  if (plan_.of_records && (bytes < kLargeRecord || parts_.in_tiers(index, sample))) return;
+  if (!is_whole(position).value_or(true)) return;
+  plan_.ledger->keep(sample);
+  plan_.part_bytes += bytes;
   parts_.room_to_keep -= bytes;
-  plan.tell_policy_of_pages(sample, true);
+  plan_.tell_policy_of_pages(sample, true);
 }
 
 void StagedPlan::let_go(uint32_t sample) {

@@ -55,14 +55,14 @@ constexpr uint64_t kGivenUpPerStep = 256;
 }  // namespace
 
 // A reader that is back is noticed when its window is served, so in that turn it may still give up something.
-bool Staging::has_stopped(ReaderWindow& window) const {
-  if (!window.moved_) window.moved_ = parts_.now;
-  const Duration since = parts_.now - *window.moved_;
+bool ReaderWindow::has_stopped() {
+  if (!moved_) moved_ = parts_.now;
+  const Duration since = parts_.now - *moved_;
   if (since <= kIdle) return false;
   if (since > kSurelyIdle) return true;
-  const TrackerStatus status = window.reader_->tracker().status();
+  const TrackerStatus status = reader_->tracker().status();
   if (status.state != TrackerState::following || status.samples_per_second <= 0) return true;
-  return in_seconds(since) > kUneven * window.gap_ / status.samples_per_second;
+  return in_seconds(since) > kUneven * gap_ / status.samples_per_second;
 }
 
 // Bytes that others hold of the share of a reader that goes on for certain and has no room for what comes
@@ -98,7 +98,7 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
   for_each_window([&](ReaderWindow& window) {
     if (!window.idle_ || missing == 0 || !(to_stay || all_have_stopped(window.plan_))) return;
     const uint64_t before = window.resident_bytes();
-    given_up = give_up(window, to_stay ? 0 : reader_share(load, true), missing) || given_up;
+    given_up = window.give_up(to_stay ? 0 : reader_share(load, true), missing) || given_up;
     const uint64_t bytes = before - window.resident_bytes();
     load.held -= bytes;
     missing -= std::min(missing, bytes);
@@ -108,38 +108,38 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
 
 // Gives up what the reader would come to last: about `most` bytes, as far as one go takes it, and none of the
 // first `least` ones but those of a sample that reaches beyond them. False if there was nothing.
-bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
-  uint64_t end = window.fetched_;
+bool ReaderWindow::give_up(uint64_t least, uint64_t most) {
+  uint64_t end = fetched_;
   uint64_t given = 0;
   // What is left to the reader for its size comes before all that is resident.
-  for (uint64_t n = 0; n < kGivenUpPerStep && given < most && window.resident_bytes() > least; ++n) {
-    const auto& [position, bytes] = window.costs_.back();
-    if (position < window.dropped_) break;  // the reader is back, and has passed it
+  for (uint64_t n = 0; n < kGivenUpPerStep && given < most && resident_bytes() > least; ++n) {
+    const auto& [position, bytes] = costs_.back();
+    if (position < dropped_) break;  // the reader is back, and has passed it
     end = position;
     given += bytes;
-    window.bytes_ -= bytes;
-    window.costs_.pop_back();
+    bytes_ -= bytes;
+    costs_.pop_back();
   }
-  if (end == window.fetched_) return false;
-  window.forget_units(end);
-  window.drop_window(end);
-  window.forget_sentinels(end, UINT64_MAX);
-  std::erase_if(window.repairs_, [end](const auto& unit) { return unit->position >= end; });
-  window.check_until_ = std::min(window.check_until_, end);
-  window.repaired_.erase(window.repaired_.lower_bound(end), window.repaired_.end());
-  if (window.newest_ && window.newest_position_ >= end) window.newest_.reset();
-  window.fetched_ = window.held_ = window.filled_ = end;
-  window.records_filled_ = 0;
+  if (end == fetched_) return false;
+  forget_units(end);
+  drop_window(end);
+  forget_sentinels(end, UINT64_MAX);
+  std::erase_if(repairs_, [end](const auto& unit) { return unit->position >= end; });
+  check_until_ = std::min(check_until_, end);
+  repaired_.erase(repaired_.lower_bound(end), repaired_.end());
+  if (newest_ && newest_position_ >= end) newest_.reset();
+  fetched_ = held_ = filled_ = end;
+  records_filled_ = 0;
   // Of those before `end` it is not known. So the longest run seems to grow each time, and the tracker may
   // come to expect SentinelChooser::kLongestGap: too much does little harm, too little might lose the reader.
-  window.kept_run_ = window.longest_kept_run_;
-  if (window.asked_ == 0) window.deadline_ = 0;
-  if (end > window.staged_) return true;
-  window.pushed_until_ = std::max(window.pushed_until_, window.staged_);
-  window.staged_ = end;
-  window.complete_ = true;
-  window.chooser_.restart(window.sentinels_.empty() ? window.high_water_ : window.sentinels_.rbegin()->first);
-  window.tell_policy();
+  kept_run_ = longest_kept_run_;
+  if (asked_ == 0) deadline_ = 0;
+  if (end > staged_) return true;
+  pushed_until_ = std::max(pushed_until_, staged_);
+  staged_ = end;
+  complete_ = true;
+  chooser_.restart(sentinels_.empty() ? high_water_ : sentinels_.rbegin()->first);
+  tell_policy();
   return true;
 }
 

@@ -58,7 +58,7 @@ bool Staging::push_arrived(ReaderWindow& window) {
   uint64_t pushed = 0;
   for (; !window.units_.empty() && pushed < kPushesPerStep; ++pushed) {
     const auto unit = window.units_.front();
-    const bool late = overtaken(window) || window.opened_meanwhile(unit->position);
+    const bool late = window.overtaken() || window.opened_meanwhile(unit->position);
     if (!late && (window.asked_ == 0 || (unit->chunk && !unit->arrived))) break;
     if (!late && unit->position >= told) told = window.announce();  // it has arrived since
     if (late) {

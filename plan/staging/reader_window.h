@@ -58,12 +58,27 @@ class ReaderWindow {
   ReaderWindow(StagingParts& parts, StagedPlan& of, std::shared_ptr<PlanReader> follows, size_t readers)
       : parts_(parts), plan_(of), reader_(std::move(follows)), chooser_(readers) {}
 
+  PlanReader& reader() const { return *reader_; }
+  const StagedPlan& plan() const { return plan_; }
+
+  /// Bytes of what the reader has before it.
+  uint64_t bytes() const { return bytes_; }
   /// Page cache for it: all of the window but what it is left to read itself.
   uint64_t resident_bytes() const { return bytes_ - oversize_bytes_; }
+  /// Looks whether the reader has stopped; idle() says what was found.
+  void look_whether_idle() { idle_ = has_stopped(); }
+  bool idle() const { return idle_; }
+  /// Whether an idle reader moved in this turn.
+  bool is_back() const { return idle_ && moved_ == parts_.now; }
   /// Bytes that others hold of the share of a reader that goes on for certain and has no room for what comes
   /// next. `load` has what all windows hold.
   uint64_t lacks(const BudgetLoad& load) const;
+  /// Gives up what the reader would come to last: about `most` bytes, as far as one go takes it, and none of
+  /// the first `least` ones but those of a sample that reaches beyond them. False if there was nothing.
+  bool give_up(uint64_t least, uint64_t most);
 
+  /// Whether it has asked for a unit that it has not pushed yet.
+  bool has_asked() const { return asked_ > 0; }
   /// Gives the last of them back. Its fetch, if that is still under way, comes in vain. REQUIRES:
   /// has_asked().
   void unask_last();
@@ -72,13 +87,19 @@ class ReaderWindow {
   bool comes_again(uint32_t sample) const;
 
   // A turn, and following the reader (reader_window.cc).
+  void follow_timeline();
+  void follow_reader();
+  void skip_opened();
   uint64_t read_unseen() const;
   bool opened(uint64_t position) const;
+  bool overtaken() const;
   void hand_on(uint64_t position);
   void hold_until(uint64_t position);
   void tell_policy() const;
   void restart(uint64_t position);
   void drop_window(uint64_t from) const;
+  bool drop_consumed();
+  bool drop_until(uint64_t end, uint64_t most);
 
   // Fetching ahead, and filling tiers (fetch_ahead.cc).
   bool unread_before(uint64_t position) const;
@@ -101,7 +122,9 @@ class ReaderWindow {
   std::optional<bool> is_whole(uint64_t position) const;
 
   // What stays, and who has stopped (keep.cc, make_room.cc).
+  void keep_or_let_go(uint64_t position);
   uint64_t most_ahead() const;
+  bool has_stopped();
 
   // Constant after construction.
   StagingParts& parts_;

@@ -153,7 +153,7 @@ bool Staging::serve_all() {
     waiting = waiting || (plan->keeps_all && !plan->admitted);
     for (size_t rank = 0; !plan->keeps_all && rank < plan->windows.size(); ++rank) {
       ReaderWindow& window = *plan->windows[rank];
-      window.idle_ = has_stopped(window);
+      window.idle_ = window.has_stopped();
       load.held += window.resident_bytes();
       ++(window.idle_ ? load.idle : load.moving);
     }
@@ -235,13 +235,13 @@ bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   window.held_back_ = false;
   if (const auto left = window.reader_->tracker().look_for_unseen_end(parts_.now))
     parts_.look_again_within(*left);
-  follow_timeline(window);
+  window.follow_timeline();
   if (window.timeline_.empty()) return false;
-  follow_reader(window);
-  skip_opened(window);
+  window.follow_reader();
+  window.skip_opened();
   // The reader may have been found outside of what the planner has made so far.
   if (!window.started_ || window.staged_ < window.timeline_.begin()) return false;
-  bool busy = drop_consumed(window);
+  bool busy = window.drop_consumed();
   const TrackerState state = window.reader_->tracker().state();
   // The last samples opened are not the last ones that several workers read.
   const bool finished = state == TrackerState::finished && window.staged_ >= window.high_water_;
@@ -267,114 +267,6 @@ bool Staging::push_and_fill(ReaderWindow& window) {
   if (*full) busy = fill_tiers(window) || busy;
   window.staged_published_ = window.staged_;
   return busy;
-}
-
-void Staging::follow_timeline(ReaderWindow& window) {
-  Timeline timeline = window.reader_->timeline();
-  if (window.timeline_ == timeline) return;
-  const bool elsewhere = !window.timeline_.empty() && window.staged_ < timeline.begin();
-  // While the old positions can still be looked up.
-  if (elsewhere) window.restart(window.staged_);
-  if (!window.timeline_.empty()) drop_until(window, timeline.begin(), UINT64_MAX);
-  window.timeline_ = std::move(timeline);
-  // What has no later use in it is kept as without a plan, and not left out.
-  if (window.plan_.goes_on_unknown) return;
-  parts_.policy.set_timeline(window.reader_->order(), window.timeline_, window.staged_);
-}
-
-void Staging::follow_reader(ReaderWindow& window) {
-  const uint64_t high_water = window.reader_->tracker().high_water();
-  if (!window.timeline_.covers(high_water)) return;  // the planner is bringing the timeline there
-  if (!window.started_ || high_water < window.high_water_ || window.fetched_ < window.timeline_.begin()) {
-    window.started_ = true;
-    window.restart(high_water);
-    return;
-  }
-  if (high_water == window.high_water_) return;
-  window.moved_ = parts_.now;
-  window.high_water_ = high_water;
-  for (; !window.costs_.empty() && window.costs_.front().first < high_water; window.costs_.pop_front()) {
-    const uint64_t bytes = window.costs_.front().second;
-    window.bytes_ -= bytes;
-    if (bytes > 0) window.oversize_bytes_ = 0;  // such a sample is the first with bytes in its window
-  }
-}
-
-// Overtaken: what has been opened before it was pushed.
-void Staging::skip_opened(ReaderWindow& window) {
-  // Never beyond the high-water mark as this turn knows it: both may have moved on since, even to another
-  // timeline.
-  const uint64_t safe = window.reader_->tracker().position();
-  if (window.timeline_.covers(safe) && std::min(safe, window.high_water_) > window.safe_) {
-    window.safe_ = std::min(safe, window.high_water_);
-    window.leave_open_again();
-  }
-  const uint64_t before = window.staged_;
-  while (!window.units_.empty() && overtaken(window)) {
-    window.hand_on(window.units_.front()->position + (window.units_.front()->last ? 1 : 0));
-    window.pop_unit();
-    window.complete_ = true;
-  }
-  window.hand_on(std::max(window.staged_, window.safe_));
-  window.hand_on(window.read_unseen());
-  window.fetched_ = std::max(window.fetched_, window.staged_);
-  window.filled_ = std::max({window.filled_, window.fetched_, window.high_water_});
-  if (window.staged_ != before) window.tell_policy();
-}
-
-// Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
-// it has been asked for: without it, the reader would ask for the rest of it once more. So is a record whose
-// reader asks for it page by page, if it is in memory when it arrives: a push waits for a READ of the same
-// page, which else may wait for the source.
-bool Staging::overtaken(const ReaderWindow& window) const {
-  const StagedUnit& unit = *window.units_.front();
-  if (!window.opened(unit.position)) return false;
-  const bool on_its_way = window.asked_ > 0 && unit.chunk;
-  if (!on_its_way || unit.position < window.safe_) return true;
-  const uint64_t streams = window.reader_->streams();
-  if (streams > 0) return unit.position + streams < window.high_water_;
-  const bool by_pages = window.plan_.of_records && window.reader_->reads_by_pages();
-  return !by_pages || (unit.arrived && !parts_.cache.in_memory(unit.file, unit.begin, unit.end - unit.begin));
-}
-
-bool Staging::drop_consumed(ReaderWindow& window) {
-  const uint64_t safe = window.reader_->tracker().position();
-  return window.timeline_.covers(safe) && drop_until(window, safe, kPushesPerStep);
-}
-
-// Drops the pages of what lies before `end` and has been pushed, of at most so many samples. True if there
-// is more.
-bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
-  end = std::min(end, window.staged_);
-  const bool alone = window.plan_.windows.size() == 1;
-  // A READ for this reader has filled what was left out for another.
-  const auto reopen = [&](uint32_t sample) {
-    for (const auto& other : window.plan_.windows) {
-      if (other.get() == &window || other->timeline_.empty()) continue;
-      for (auto at = other->sentinels_.lower_bound(std::max(other->high_water_, other->timeline_.begin()));
-           at != other->sentinels_.end() && at->first < other->timeline_.end(); ++at) {
-        if (other->timeline_.sample_at(at->first) == sample) other->leave_open(at->first);
-      }
-    }
-  };
-  for (; window.dropped_ < end; ++window.dropped_) {
-    if (window.dropped_ < window.timeline_.begin()) continue;
-    const uint32_t sample = window.timeline_.sample_at(window.dropped_);
-    const bool elsewhere = !alone && window.staged_elsewhere(sample);
-    if (elsewhere) reopen(sample);
-    if (window.plan_.keeps_all && window.plan_.ledger->stays(sample)) continue;
-    if (most-- == 0) return true;
-    if (window.plan_.keeps_all) {
-      // A reader that overtook the pushes brought its pages itself. Where samples share files, it may have
-      // brought those of others, too, and passed sentinels unseen.
-      if (!window.reader_->index().shares_files() && window.is_whole(window.dropped_).value_or(false))
-        window.plan_.ledger->note_whole(sample);
-      continue;
-    }
-    keep_or_let_go(window, window.dropped_);
-    if (window.plan_.drop_released(sample)) parts_.metrics.staging_dropped.add();
-  }
-  return false;
 }
 
 }  // namespace clairfs

@@ -140,18 +140,10 @@ class Staging {
  private:
   void forget_removed_plans();
   bool serve_all();
-  bool has_stopped(ReaderWindow& window) const;
   bool make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, bool waiting,
                  BudgetLoad& load);
-  bool give_up(ReaderWindow& window, uint64_t least, uint64_t most);
   bool serve(ReaderWindow& window, uint64_t budget);
   bool push_and_fill(ReaderWindow& window);
-  void follow_reader(ReaderWindow& window);
-  void skip_opened(ReaderWindow& window);
-  bool overtaken(const ReaderWindow& window) const;
-  void follow_timeline(ReaderWindow& window);
-  bool drop_consumed(ReaderWindow& window);
-  bool drop_until(ReaderWindow& window, uint64_t end, uint64_t most);
   bool issue_fetches(ReaderWindow& window, uint64_t budget);
   bool push_arrived(ReaderWindow& window);
   bool push_common(StagedPlan& plan);
@@ -162,7 +154,6 @@ class Staging {
   bool fill_tiers(ReaderWindow& window);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   static bool may_keep_part(const PlanRun& run);
-  void keep_or_let_go(ReaderWindow& window, uint64_t position);
   bool keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room);
   uint64_t cost_of(const ReaderWindow& window, uint64_t position) const;
   std::vector<std::shared_ptr<StagedUnit>> units_of(const ReaderWindow& window, uint64_t position) const;
