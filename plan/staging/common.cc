@@ -92,7 +92,7 @@ bool Staging::push_common(StagedPlan& plan) {
   for (auto at = plan.common.begin();
        at != plan.common.end() && waiting < kCommonAhead && pushed < kPushesPerStep;) {
     const auto unit = *at;
-    if (!unit->in_flight && !ask(*plan.windows.front(), unit, nullptr, deadline_at(parts_.now))) break;
+    if (!unit->in_flight && !plan.windows.front()->ask(unit, nullptr, deadline_at(parts_.now))) break;
     if (!unit->arrived) {
       ++waiting;
       ++at;

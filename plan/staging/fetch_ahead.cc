@@ -36,46 +36,44 @@ constexpr double kUnknownReaderMost = 1;
 }  // namespace
 
 // False when the window is full.
-bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
-  window.budget_ = budget;
+bool ReaderWindow::issue_fetches(uint64_t budget) {
+  budget_ = budget;
   bool full = false;
-  while (window.fetched_ < window.timeline_.end() && window.units_.size() < window.asked_ + kUnitsWaiting) {
-    const uint64_t bytes = cost_of(window, window.fetched_);
-    const bool passed = window.fetched_ < window.high_water_;  // what other workers have still to open
+  while (fetched_ < timeline_.end() && units_.size() < asked_ + kUnitsWaiting) {
+    const uint64_t bytes = cost_of(fetched_);
+    const bool passed = fetched_ < high_water_;  // what other workers have still to open
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
     // before `staged` counts as handed on.
-    const bool fits = passed || window.bytes_ + bytes <= budget || (bytes > budget && window.bytes_ == 0);
-    const bool unread = window.unread_before(window.fetched_);
-    const bool stays =
-        !window.plan_.keeps_all && window.plan_.ledger->stays(window.timeline_.sample_at(window.fetched_));
-    const bool far = stays && !passed && window.fetched_ - window.high_water_ >= window.most_ahead();
+    const bool fits = passed || bytes_ + bytes <= budget || (bytes > budget && bytes_ == 0);
+    const bool unread = unread_before(fetched_);
+    const bool stays = !plan_.keeps_all && plan_.ledger->stays(timeline_.sample_at(fetched_));
+    const bool far = stays && !passed && fetched_ - high_water_ >= most_ahead();
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
     // So it does where a stream has a whole epoch in its window: the last part of it is to tell of its end.
-    window.held_back_ = !fits;
-    full = !fits || far || ((window.plan_.keeps_all || window.reader_->streams() > 0) && unread);
+    held_back_ = !fits;
+    full = !fits || far || ((plan_.keeps_all || reader_->streams() > 0) && unread);
     if (full) break;
-    const bool there = window.staged_elsewhere(window.timeline_.sample_at(window.fetched_));
-    add_units(window, window.fetched_, bytes > budget || unread || there);
-    if (!passed) window.costs_.emplace_back(window.fetched_, bytes);
-    if (!passed) window.bytes_ += bytes;
-    if (!passed && bytes > budget) window.oversize_bytes_ = bytes;
-    window.kept_run_ = stays ? window.kept_run_ + 1 : 0;
-    window.longest_kept_run_ = std::max(window.longest_kept_run_, window.kept_run_);
-    window.hold_until(++window.fetched_);
+    const bool there = staged_elsewhere(timeline_.sample_at(fetched_));
+    add_units(fetched_, bytes > budget || unread || there);
+    if (!passed) costs_.emplace_back(fetched_, bytes);
+    if (!passed) bytes_ += bytes;
+    if (!passed && bytes > budget) oversize_bytes_ = bytes;
+    kept_run_ = stays ? kept_run_ + 1 : 0;
+    longest_kept_run_ = std::max(longest_kept_run_, kept_run_);
+    hold_until(++fetched_);
   }
   // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
   // transit memory is certain to provide.
-  for (; window.asked_ < window.units_.size(); ++window.asked_) {
-    const auto& unit = window.units_[window.asked_];
-    if (window.opened(unit->position)) unit->chunk.reset();
+  for (; asked_ < units_.size(); ++asked_) {
+    const auto& unit = units_[asked_];
+    if (opened(unit->position)) unit->chunk.reset();
     if (!unit->chunk) continue;
     // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
     // use and holds memory.
-    window.deadline_ = std::max(window.deadline_, due(window, unit->position));
-    const StagedUnit* const before = window.asked_ > 0 ? window.units_[window.asked_ - 1].get() : nullptr;
-    if (!ask(window, unit, before, window.deadline_)) break;
-    if (before == nullptr || unit->in_flight != before->in_flight)
-      window.asked_bytes_ += unit->in_flight->bytes;
+    deadline_ = std::max(deadline_, due(unit->position));
+    const StagedUnit* const before = asked_ > 0 ? units_[asked_ - 1].get() : nullptr;
+    if (!ask(unit, before, deadline_)) break;
+    if (before == nullptr || unit->in_flight != before->in_flight) asked_bytes_ += unit->in_flight->bytes;
   }
   return !full;
 }
@@ -94,10 +92,9 @@ bool ReaderWindow::staged_elsewhere(uint32_t sample) const {
 }
 
 // What the sample at `position` consists of: a unit for each chunk.
-std::vector<std::shared_ptr<StagedUnit>> Staging::units_of(const ReaderWindow& window,
-                                                           uint64_t position) const {
+std::vector<std::shared_ptr<StagedUnit>> ReaderWindow::units_of(uint64_t position) const {
   std::vector<std::shared_ptr<StagedUnit>> units;
-  for (const PageRange& range : window.plan_.ledger->pages_of(window.timeline_.sample_at(position)))
+  for (const PageRange& range : plan_.ledger->pages_of(timeline_.sample_at(position)))
     parts_.add_units_of(range, position, units);
   for (const auto& unit : units) unit->first = unit == units.front();
   if (!units.empty()) units.back()->last = true;
@@ -119,26 +116,26 @@ void ReaderWindow::leave_out_shared_pages(std::vector<std::shared_ptr<StagedUnit
   if (!units.empty()) units.front()->first = true;
 }
 
-void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
-  skip = skip || window.plan_.ledger->stays(window.timeline_.sample_at(position));
-  auto units = skip ? std::vector<std::shared_ptr<StagedUnit>>() : units_of(window, position);
+void ReaderWindow::add_units(uint64_t position, bool skip) {
+  skip = skip || plan_.ledger->stays(timeline_.sample_at(position));
+  auto units = skip ? std::vector<std::shared_ptr<StagedUnit>>() : units_of(position);
   const bool has_bytes = !units.empty();
-  window.leave_out_shared_pages(units);
+  leave_out_shared_pages(units);
   if (units.empty()) {
     units.push_back(std::make_shared<StagedUnit>(position, parts_.shared));
     units.back()->covered = has_bytes;
   } else {
     const StagedUnit& newest = *units.back();
-    window.newest_ = PageRange{newest.file, newest.needs_from, newest.end};
-    window.newest_position_ = position;
+    newest_ = PageRange{newest.file, newest.needs_from, newest.end};
+    newest_position_ = position;
   }
-  std::move(units.begin(), units.end(), std::back_inserter(window.units_));
+  std::move(units.begin(), units.end(), std::back_inserter(units_));
 }
 
 // When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
-uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
-  const double rate = window.reader_->tracker().status().samples_per_second;
-  const auto samples = static_cast<double>(position - std::min(position, window.high_water_));
+uint64_t ReaderWindow::due(uint64_t position) const {
+  const double rate = reader_->tracker().status().samples_per_second;
+  const auto samples = static_cast<double>(position - std::min(position, high_water_));
   const std::chrono::duration<double> left(rate > 0 ? samples * std::min(1 / rate, kSlowestReader)
                                                     : std::min(samples * kUnknownReader, kUnknownReaderMost));
   return deadline_at(parts_.now + std::chrono::duration_cast<Duration>(left));
@@ -148,19 +145,18 @@ uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
 // them. A window takes no more than its part of it, so that the ranks of a node get their next samples at
 // the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that
 // was asked for last.
-bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
-                  uint64_t deadline) {
+bool ReaderWindow::ask(const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before, uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
   const uint64_t chunk_bytes = round_to_pages(parts_.catalog.range(*unit->chunk).length);
-  const Use use{window.reader_->order(), unit->position};
+  const Use use{reader_->order(), unit->position};
   const uint64_t bytes = round_to_pages(parts_.cache.bytes_acquired(unit->file, unit->begin, length, use));
   const bool together = bytes == chunk_bytes && before != nullptr && before->chunk == unit->chunk &&
                         before->in_flight && before->in_flight->bytes == chunk_bytes;
   const uint64_t in_flight = parts_.shared->in_flight_bytes.load();
   const uint64_t most = parts_.cache.staging_share();
-  const uint64_t part = most / window.plan_.windows.size();
-  const bool room = in_flight == 0 || (in_flight + bytes <= most &&
-                                       (window.asked_bytes_ == 0 || window.asked_bytes_ + bytes <= part));
+  const uint64_t part = most / plan_.windows.size();
+  const bool room =
+      in_flight == 0 || (in_flight + bytes <= most && (asked_bytes_ == 0 || asked_bytes_ + bytes <= part));
   if (!together && !room) return false;
   unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(parts_.shared, bytes);
   parts_.cache.acquire_range(
@@ -243,21 +239,20 @@ std::optional<uint32_t> ReaderWindow::next_to_fill() {
 // Whether so much is on its way into tiers that the sample has to wait. One more at the end is what NVMe
 // would refuse when it is just not behind. Ranks have equal parts of it, or what the first uses last would be
 // filled in before what the next uses soon.
-bool Staging::fills_enough(const ReaderWindow& window, uint32_t sample) const {
-  const uint64_t bytes_next = page_bytes(window.reader_->index(), sample);
+bool ReaderWindow::fills_enough(uint32_t sample) const {
+  const uint64_t bytes_next = page_bytes(reader_->index(), sample);
   const uint64_t most = 2 * parts_.most_in_flight / kFillDivisor;
   const auto too_much = [bytes_next](uint64_t under_way, uint64_t limit) {
     return under_way > 0 && under_way + bytes_next > limit;
   };
-  return too_much(parts_.shared->fill_bytes, most) ||
-         too_much(*window.fill_bytes_, most / window.plan_.windows.size());
+  return too_much(parts_.shared->fill_bytes, most) || too_much(*fill_bytes_, most / plan_.windows.size());
 }
 
 // Asks for the chunks of the sample that no tier has, up to the first for which there is no room: then false.
-bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
-  const uint64_t deadline = window.plan_.fills_in_file_order ? sample : window.filled_ - window.high_water_;
+bool ReaderWindow::fill_with(uint32_t sample) const {
+  const uint64_t deadline = plan_.fills_in_file_order ? sample : filled_ - high_water_;
   bool room = true, behind = false;
-  for_each_chunk(window.reader_->index(), parts_.catalog, sample, [&](ChunkId chunk) {
+  for_each_chunk(reader_->index(), parts_.catalog, sample, [&](ChunkId chunk) {
     if (parts_.cache.tier_of(chunk) != Tier::none) return;
     const uint64_t length = parts_.catalog.range(chunk).length;
     const TierSpace space = parts_.cache.space();
@@ -266,10 +261,10 @@ bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
     if (!room || !parts_.cache.would_keep(chunk, space)) return;
     const uint64_t bytes = round_to_pages(length);
     parts_.shared->fill_bytes.fetch_add(bytes);
-    window.fill_bytes_->fetch_add(bytes);
+    fill_bytes_->fetch_add(bytes);
     parts_.cache.acquire(
         chunk, {Priority::Kind::background, deadline},
-        [shared = parts_.shared, filling = window.fill_bytes_, bytes](const Result<AcquiredChunk>&) {
+        [shared = parts_.shared, filling = fill_bytes_, bytes](const Result<AcquiredChunk>&) {
           filling->fetch_sub(bytes);
           shared->fill_bytes.fetch_sub(bytes);
           shared->alarm.ring();
@@ -286,16 +281,15 @@ bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
 
 // Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
 // more to do at once.
-bool Staging::fill_tiers(ReaderWindow& window) {
-  const bool in_file_order = window.plan_.fills_in_file_order;
+bool ReaderWindow::fill_tiers() {
+  const bool in_file_order = plan_.fills_in_file_order;
   uint64_t n = 0;
-  for (auto next = window.next_to_fill(); next; next = window.next_to_fill(), ++n) {
+  for (auto next = next_to_fill(); next; next = next_to_fill(), ++n) {
     if (n == kFillsPerStep) return true;
     const uint32_t sample = *next;
-    const bool used =
-        !in_file_order || window.timeline_.uses_within(sample, window.fetched_, window.timeline_.end());
-    if (used && (fills_enough(window, sample) || !fill_with(window, sample))) return false;
-    ++(in_file_order ? window.records_filled_ : window.filled_);
+    const bool used = !in_file_order || timeline_.uses_within(sample, fetched_, timeline_.end());
+    if (used && (fills_enough(sample) || !fill_with(sample))) return false;
+    ++(in_file_order ? records_filled_ : filled_);
   }
   return false;
 }

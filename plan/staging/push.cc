@@ -76,19 +76,19 @@ bool Staging::push_arrived(ReaderWindow& window) {
 // What the sample at `position` takes of the window: the pages that are to be pushed for it, and not for the
 // one before (leave_out_shared_pages()), but no less than it takes to remember it, which is all that one
 // takes that stays.
-uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
+uint64_t ReaderWindow::cost_of(uint64_t position) const {
   constexpr uint64_t kLeast = 1024;
-  const uint32_t sample = window.timeline_.sample_at(position);
-  const uint64_t bytes = page_bytes(window.reader_->index(), sample);
-  if (!window.plan_.keeps_all && window.plan_.ledger->stays(sample)) return std::min(bytes, kLeast);
-  if (bytes == 0 || !window.newest_) return bytes;
-  const ByteRange first = window.reader_->index().range(sample, 0);
-  const PageRange& before = *window.newest_;
+  const uint32_t sample = timeline_.sample_at(position);
+  const uint64_t bytes = page_bytes(reader_->index(), sample);
+  if (!plan_.keeps_all && plan_.ledger->stays(sample)) return std::min(bytes, kLeast);
+  if (bytes == 0 || !newest_) return bytes;
+  const ByteRange first = reader_->index().range(sample, 0);
+  const PageRange& before = *newest_;
   const uint64_t begin = page_floor(first.offset);
   const bool follows = first.file == before.file && begin >= before.begin && begin < before.end;
   if (!follows) return bytes;
   const bool to_the_end = before.end == parts_.catalog.stamp(before.file).size;  // there is no more
-  const uint64_t all = round_to_pages(window.reader_->index().read_end(first)) - begin;
+  const uint64_t all = round_to_pages(reader_->index().read_end(first)) - begin;
   const uint64_t there = to_the_end ? all : std::min(all, before.end - begin);
   return std::max(bytes - there, kLeast);
 }

@@ -77,6 +77,11 @@ class ReaderWindow {
   /// the first `least` ones but those of a sample that reaches beyond them. False if there was nothing.
   bool give_up(uint64_t least, uint64_t most);
 
+  /// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room
+  /// for them. A window takes no more than its part of it, so that the ranks of a node get their next samples
+  /// at the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit
+  /// that was asked for last.
+  bool ask(const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before, uint64_t deadline);
   /// Whether it has asked for a unit that it has not pushed yet.
   bool has_asked() const { return asked_ > 0; }
   /// Gives the last of them back. Its fetch, if that is still under way, comes in vain. REQUIRES:
@@ -102,12 +107,20 @@ class ReaderWindow {
   bool drop_until(uint64_t end, uint64_t most);
 
   // Fetching ahead, and filling tiers (fetch_ahead.cc).
+  bool issue_fetches(uint64_t budget);
+  uint64_t cost_of(uint64_t position) const;
   bool unread_before(uint64_t position) const;
   bool staged_elsewhere(uint32_t sample) const;
+  std::vector<std::shared_ptr<StagedUnit>> units_of(uint64_t position) const;
   void leave_out_shared_pages(std::vector<std::shared_ptr<StagedUnit>>& units) const;
+  void add_units(uint64_t position, bool skip);
+  uint64_t due(uint64_t position) const;
   void pop_unit();
   void forget_units(uint64_t from);
   std::optional<uint32_t> next_to_fill();
+  bool fills_enough(uint32_t sample) const;
+  bool fill_with(uint32_t sample) const;
+  bool fill_tiers();
 
   // Pushing, and sentinels (push.cc).
   uint64_t announce();

@@ -61,7 +61,7 @@ bool Staging::look_for_losses(ReaderWindow& window) {
     if (whole.value_or(true)) continue;
     window.repaired_.insert(position);
     if (!window.plan_.keeps_all && window.plan_.ledger->stays(sample)) window.plan_.let_go(sample);
-    for (auto& unit : units_of(window, position)) window.repairs_.push_back(std::move(unit));
+    for (auto& unit : window.units_of(position)) window.repairs_.push_back(std::move(unit));
   }
   return window.checked_ < window.check_until_;
 }
@@ -85,7 +85,7 @@ bool Staging::push_repairs(ReaderWindow& window) {
   for (auto at = window.repairs_.begin(); at != window.repairs_.end() && pushed < kPushesPerStep;) {
     const auto unit = *at;
     const bool late = window.opened(unit->position);
-    if (!late && !unit->in_flight && !ask(window, unit, nullptr, due(window, unit->position))) break;
+    if (!late && !unit->in_flight && !window.ask(unit, nullptr, window.due(unit->position))) break;
     if (!late && !unit->arrived) {
       ++at;
       continue;

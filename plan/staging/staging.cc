@@ -254,7 +254,7 @@ bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   busy = repair(window) || busy;
   // Records that are needed soon lie side by side, also those of different readers.
   if (window.plan_.of_records) parts_.cache.gather();
-  window.full_ = !issue_fetches(window, budget);
+  window.full_ = !window.issue_fetches(budget);
   if (window.plan_.of_records) return busy;
   return push_and_fill(window) || busy;
 }
@@ -264,7 +264,7 @@ bool Staging::push_and_fill(ReaderWindow& window) {
   const std::optional<bool> full = std::exchange(window.full_, std::nullopt);
   if (!full) return false;
   bool busy = push_arrived(window);
-  if (*full) busy = fill_tiers(window) || busy;
+  if (*full) busy = window.fill_tiers() || busy;
   window.staged_published_ = window.staged_;
   return busy;
 }

@@ -144,23 +144,13 @@ class Staging {
                  BudgetLoad& load);
   bool serve(ReaderWindow& window, uint64_t budget);
   bool push_and_fill(ReaderWindow& window);
-  bool issue_fetches(ReaderWindow& window, uint64_t budget);
   bool push_arrived(ReaderWindow& window);
   bool push_common(StagedPlan& plan);
   bool look_for_common(StagedPlan& plan);
   void list_common(StagedPlan& plan) const;
-  bool fills_enough(const ReaderWindow& window, uint32_t sample) const;
-  bool fill_with(const ReaderWindow& window, uint32_t sample);
-  bool fill_tiers(ReaderWindow& window);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   static bool may_keep_part(const PlanRun& run);
   bool keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room);
-  uint64_t cost_of(const ReaderWindow& window, uint64_t position) const;
-  std::vector<std::shared_ptr<StagedUnit>> units_of(const ReaderWindow& window, uint64_t position) const;
-  void add_units(ReaderWindow& window, uint64_t position, bool skip);
-  uint64_t due(const ReaderWindow& window, uint64_t position) const;
-  bool ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
-           uint64_t deadline);
   void give_memory_back(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans);
   void push(ReaderWindow& window, const StagedUnit& unit);
   void choose_sentinel(ReaderWindow& window, const StagedUnit& unit);
