@@ -50,26 +50,25 @@ bool ReaderWindow::opened_meanwhile(uint64_t position) const {
   return of_files && reader_->tracker().opened(position);
 }
 
-bool Staging::push_arrived(ReaderWindow& window) {
-  window.chooser_.choose_gap({window.high_water_, window.staged_, window.fetched_, window.bytes_,
-                              window.budget_, window.most_ahead()});
-  uint64_t told = window.announce();
-  const uint64_t before = window.staged_;
+bool ReaderWindow::push_arrived() {
+  chooser_.choose_gap({high_water_, staged_, fetched_, bytes_, budget_, most_ahead()});
+  uint64_t told = announce();
+  const uint64_t before = staged_;
   uint64_t pushed = 0;
-  for (; !window.units_.empty() && pushed < kPushesPerStep; ++pushed) {
-    const auto unit = window.units_.front();
-    const bool late = window.overtaken() || window.opened_meanwhile(unit->position);
-    if (!late && (window.asked_ == 0 || (unit->chunk && !unit->arrived))) break;
-    if (!late && unit->position >= told) told = window.announce();  // it has arrived since
+  for (; !units_.empty() && pushed < kPushesPerStep; ++pushed) {
+    const auto unit = units_.front();
+    const bool late = overtaken() || opened_meanwhile(unit->position);
+    if (!late && (asked_ == 0 || (unit->chunk && !unit->arrived))) break;
+    if (!late && unit->position >= told) told = announce();  // it has arrived since
     if (late) {
-      window.complete_ = true;
+      complete_ = true;
     } else {
-      push(window, *unit);
+      push(*unit);
     }
-    window.pop_unit();
-    if (unit->last) window.hand_on(window.staged_ + 1);
+    pop_unit();
+    if (unit->last) hand_on(staged_ + 1);
   }
-  if (window.staged_ != before) window.tell_policy();
+  if (staged_ != before) tell_policy();
   return pushed > 0;
 }
 
@@ -94,96 +93,93 @@ uint64_t ReaderWindow::cost_of(uint64_t position) const {
 }
 
 // Pushes one unit; with the last one of a sample, says what became of the sample.
-void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
-  const uint32_t sample = window.timeline_.sample_at(unit.position);
-  const bool seen = window.plan_.of_records && window.opened(unit.position);  // it would tell nothing new
-  if (unit.first && !seen) choose_sentinel(window, unit);
-  if (!unit.chunk || window.staged_elsewhere(sample)) {
-    window.complete_ = true;
+void ReaderWindow::push(const StagedUnit& unit) {
+  const uint32_t sample = timeline_.sample_at(unit.position);
+  const bool seen = plan_.of_records && opened(unit.position);  // it would tell nothing new
+  if (unit.first && !seen) choose_sentinel(unit);
+  if (!unit.chunk || staged_elsewhere(sample)) {
+    complete_ = true;
     return;
   }
-  if (const auto found = window.sentinels_.find(unit.position);
-      found != window.sentinels_.end() && !unit.failed) {
+  if (const auto found = sentinels_.find(unit.position); found != sentinels_.end() && !unit.failed) {
     const PageRange& page = found->second;
     if (page.file == unit.file && page.begin >= unit.begin && page.end <= unit.end)
-      parts_.sentinel_pages.keep(page, {window.reader_.get(), sample, unit.position},
+      parts_.sentinel_pages.keep(page, {reader_.get(), sample, unit.position},
                                  joined(parts_.bytes_of(unit, page)));
   }
   // The next one brings the pages that it shares with this one.
-  if (unit.failed && unit.position == window.newest_position_) window.newest_.reset();
-  window.complete_ = !unit.failed && parts_.push_pages(unit) && window.complete_;
+  if (unit.failed && unit.position == newest_position_) newest_.reset();
+  complete_ = !unit.failed && parts_.push_pages(unit) && complete_;
   if (!unit.last) return;
   parts_.metrics.staging_pushed.add();
-  if (window.complete_) window.plan_.ledger->note_whole(sample);
-  window.complete_ = true;
+  if (complete_) plan_.ledger->note_whole(sample);
+  complete_ = true;
 }
 
 // Before the first page of the sample is pushed. Another rank's read would hide this one's.
-void Staging::choose_sentinel(ReaderWindow& window, const StagedUnit& unit) {
+void ReaderWindow::choose_sentinel(const StagedUnit& unit) {
   const uint64_t position = unit.position;
-  const uint32_t sample = window.timeline_.sample_at(position);
-  const uint64_t end = window.timeline_.epoch_end(position);
-  const bool last_of_epoch = is_last_to_tell(window, position);
-  if (!window.chooser_.due(position, last_of_epoch)) return;
-  const bool late = last_of_epoch || window.chooser_.late(position);
+  const uint32_t sample = timeline_.sample_at(position);
+  const uint64_t end = timeline_.epoch_end(position);
+  const bool last_of_epoch = is_last_to_tell(position);
+  if (!chooser_.due(position, last_of_epoch)) return;
+  const bool late = last_of_epoch || chooser_.late(position);
   // The page of one that stays has to be fetched again, so any other will rather be the sentinel.
-  const bool reopens = window.plan_.ledger->stays(sample) &&
-                       (window.plan_.keeps_all || (late && !window.unread_before(position)));
+  const bool reopens = plan_.ledger->stays(sample) && (plan_.keeps_all || (late && !unread_before(position)));
   std::optional<PageRange> page;
-  if (unit.chunk || unit.covered || reopens) page = sentinel_page(window, position, late);
-  if (!window.chooser_.choose(position, last_of_epoch, page.has_value())) return;
-  window.sentinels_.emplace(position, *page);
-  window.leave_open(position);
+  if (unit.chunk || unit.covered || reopens) page = sentinel_page(position, late);
+  if (!chooser_.choose(position, last_of_epoch, page.has_value())) return;
+  sentinels_.emplace(position, *page);
+  leave_open(position);
   parts_.metrics.staging_sentinels.add();
-  if (last_of_epoch && position + 1 < end && end == window.timeline_.end() && window.timeline_.complete())
-    window.reader_->tracker().set_unseen_end(position + 1);
+  if (last_of_epoch && position + 1 < end && end == timeline_.end() && timeline_.complete())
+    reader_->tracker().set_unseen_end(position + 1);
 }
 
 // Whether nothing that comes after it in its epoch can be a sentinel. The last sample of an epoch always
 // can, but for records that share all their pages with others.
-bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) const {
+bool ReaderWindow::is_last_to_tell(uint64_t position) const {
   constexpr uint64_t kTail = 128;  // further from the end it is not looked for
-  const uint64_t end = window.timeline_.epoch_end(position);
+  const uint64_t end = timeline_.epoch_end(position);
   if (position + 1 == end || end - position > kTail) return position + 1 == end;
   for (uint64_t later = end; --later > position;) {
-    if (!window.plan_.of_records || sentinel_page(window, later, true)) return false;
+    if (!plan_.of_records || sentinel_page(later, true)) return false;
   }
   return true;
 }
 
 // A page that tells of this position, because the reader comes to no sample in it sooner, and no other
 // reader has one of them before it. `nearly`: a page will do that the reader may come to a little sooner.
-std::optional<PageRange> Staging::sentinel_page(const ReaderWindow& window, uint64_t position,
-                                                bool nearly) const {
-  const uint32_t own = window.timeline_.sample_at(position);
-  if (window.staged_elsewhere(own)) return std::nullopt;
-  for (const PageRange& page : window.plan_.ledger->sentinel_pages(own)) {
-    if (tells(window, position, page, nearly)) return page;
+std::optional<PageRange> ReaderWindow::sentinel_page(uint64_t position, bool nearly) const {
+  const uint32_t own = timeline_.sample_at(position);
+  if (staged_elsewhere(own)) return std::nullopt;
+  for (const PageRange& page : plan_.ledger->sentinel_pages(own)) {
+    if (tells(position, page, nearly)) return page;
   }
   return std::nullopt;
 }
 
-bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const {
+bool ReaderWindow::tells(uint64_t position, const PageRange& page, bool nearly) const {
   // A reader that reads on past a record may ask for the page as close as this: little is wrong with the
   // position then. The tracker believes in two gaps beyond the last sentinel, which may lie one behind the
   // reader. A sentinel that it does not believe is gone all the same; if that was the last one, the plan does
   // not end.
   constexpr uint64_t kClose = 64;
-  const uint64_t close = nearly ? std::min<uint64_t>(kClose, window.chooser_.gap()) : 0;
-  const SampleIndex& index = window.reader_->index();
-  const uint32_t own = window.timeline_.sample_at(position);
+  const uint64_t close = nearly ? std::min<uint64_t>(kClose, chooser_.gap()) : 0;
+  const SampleIndex& index = reader_->index();
+  const uint32_t own = timeline_.sample_at(position);
   bool alone = true;
   const auto look = [&](uint64_t begin, uint64_t end, uint64_t before) {
     index.samples_of(page.file, begin, end - begin, [&](uint32_t sample) {
       if (sample == own || !alone || !takes(index, sample, page)) return;
-      alone = !window.timeline_.uses_within(sample, window.safe_, before) && !window.staged_elsewhere(sample);
+      alone = !timeline_.uses_within(sample, safe_, before) && !staged_elsewhere(sample);
     });
   };
   look(page.begin, page.end, position);
   const uint64_t reach = std::min<uint64_t>(page.begin, index.read_block() - 1);
   if (!alone || reach == 0) return alone;
-  const uint64_t before = std::min(window.first_of_run(position, page), position - std::min(position, close));
-  look(page.begin - reach, page.begin, std::max(window.safe_, before));
+  const uint64_t before = std::min(first_of_run(position, page), position - std::min(position, close));
+  look(page.begin - reach, page.begin, std::max(safe_, before));
   return alone;
 }
 

@@ -123,8 +123,14 @@ class ReaderWindow {
   bool fill_tiers();
 
   // Pushing, and sentinels (push.cc).
+  bool push_arrived();
   uint64_t announce();
   bool opened_meanwhile(uint64_t position) const;
+  void push(const StagedUnit& unit);
+  void choose_sentinel(const StagedUnit& unit);
+  bool is_last_to_tell(uint64_t position) const;
+  std::optional<PageRange> sentinel_page(uint64_t position, bool nearly) const;
+  bool tells(uint64_t position, const PageRange& page, bool nearly) const;
   uint64_t first_of_run(uint64_t position, const PageRange& page) const;
   void leave_open(uint64_t position);
   void leave_open_again();

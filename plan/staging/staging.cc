@@ -263,7 +263,7 @@ bool Staging::serve(ReaderWindow& window, uint64_t budget) {
 bool Staging::push_and_fill(ReaderWindow& window) {
   const std::optional<bool> full = std::exchange(window.full_, std::nullopt);
   if (!full) return false;
-  bool busy = push_arrived(window);
+  bool busy = window.push_arrived();
   if (*full) busy = window.fill_tiers() || busy;
   window.staged_published_ = window.staged_;
   return busy;

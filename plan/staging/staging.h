@@ -144,7 +144,6 @@ class Staging {
                  BudgetLoad& load);
   bool serve(ReaderWindow& window, uint64_t budget);
   bool push_and_fill(ReaderWindow& window);
-  bool push_arrived(ReaderWindow& window);
   bool push_common(StagedPlan& plan);
   bool look_for_common(StagedPlan& plan);
   void list_common(StagedPlan& plan) const;
@@ -152,11 +151,6 @@ class Staging {
   static bool may_keep_part(const PlanRun& run);
   bool keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room);
   void give_memory_back(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans);
-  void push(ReaderWindow& window, const StagedUnit& unit);
-  void choose_sentinel(ReaderWindow& window, const StagedUnit& unit);
-  std::optional<PageRange> sentinel_page(const ReaderWindow& window, uint64_t position, bool nearly) const;
-  bool tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const;
-  bool is_last_to_tell(const ReaderWindow& window, uint64_t position) const;
   bool repair(ReaderWindow& window);
   void notice_losses(ReaderWindow& window);
   bool look_for_losses(ReaderWindow& window);
