@@ -182,4 +182,43 @@ bool ReaderWindow::drop_until(uint64_t end, uint64_t most) {
   return false;
 }
 
+// One turn of a reader; true if there is more to do at once. A reader of records only asks for what it needs:
+// all of its plan do so, before what has arrived for one of them is pushed.
+bool ReaderWindow::serve(uint64_t budget) {
+  held_back_ = false;
+  if (const auto left = reader_->tracker().look_for_unseen_end(parts_.now)) parts_.look_again_within(*left);
+  follow_timeline();
+  if (timeline_.empty()) return false;
+  follow_reader();
+  skip_opened();
+  // The reader may have been found outside of what the planner has made so far.
+  if (!started_ || staged_ < timeline_.begin()) return false;
+  bool busy = drop_consumed();
+  const TrackerState state = reader_->tracker().state();
+  // The last samples opened are not the last ones that several workers read.
+  const bool finished = state == TrackerState::finished && staged_ >= high_water_;
+  if (state == TrackerState::suspended || finished) {
+    // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
+    if (fetched_ > high_water_ || !units_.empty()) restart(high_water_);
+    forget_repairs();
+    return busy;
+  }
+  busy = repair() || busy;
+  // Records that are needed soon lie side by side, also those of different readers.
+  if (plan_.of_records) parts_.cache.gather();
+  full_ = !issue_fetches(budget);
+  if (plan_.of_records) return busy;
+  return push_and_fill() || busy;
+}
+
+// The rest of a turn in which the reader has asked.
+bool ReaderWindow::push_and_fill() {
+  const std::optional<bool> full = std::exchange(full_, std::nullopt);
+  if (!full) return false;
+  bool busy = push_arrived();
+  if (*full) busy = fill_tiers() || busy;
+  staged_published_ = staged_;
+  return busy;
+}
+
 }  // namespace clairfs

@@ -61,6 +61,13 @@ class ReaderWindow {
   PlanReader& reader() const { return *reader_; }
   const StagedPlan& plan() const { return plan_; }
 
+  /// One turn, in which it may hold `budget` bytes; true if there is more to do at once. A reader of records
+  /// only asks for what it needs: all of its plan do so, before what has arrived for one of them is pushed
+  /// (push_and_fill()).
+  bool serve(uint64_t budget);
+  /// The rest of a turn in which the reader has asked. Without effect if that is over.
+  bool push_and_fill();
+
   /// Bytes of what the reader has before it.
   uint64_t bytes() const { return bytes_; }
   /// Page cache for it: all of the window but what it is left to read itself.
@@ -137,8 +144,12 @@ class ReaderWindow {
   void forget_sentinels(uint64_t from, uint64_t before);
 
   // What the kernel took back (repair.cc).
+  bool repair();
   void forget_repairs();
+  void notice_losses();
+  bool look_for_losses();
   std::optional<bool> is_whole(uint64_t position) const;
+  bool push_repairs();
 
   // What stays, and who has stopped (keep.cc, make_room.cc).
   void keep_or_let_go(uint64_t position);

@@ -168,19 +168,19 @@ bool Staging::serve_all() {
     busy = push_common(*plan) || busy;
     for (const auto& window : plan->windows) {
       if (plan->keeps_all) {
-        if (plan->admitted) busy = serve(*window, plan->kept_bytes / plan->windows.size()) || busy;
+        if (plan->admitted) busy = window->serve(plan->kept_bytes / plan->windows.size()) || busy;
         held += window->bytes_;
         continue;
       }
       load.held -= window->resident_bytes();
-      busy = serve(*window, reader_budget(load, window->idle_)) || busy;
+      busy = window->serve(reader_budget(load, window->idle_)) || busy;
       busy = busy || (window->idle_ && window->moved_ == parts_.now);  // its share is larger from now on
       load.held += window->resident_bytes();
       held += window->resident_bytes();
     }
     if (!plan->of_records) continue;
     parts_.cache.gathered();
-    for (const auto& window : plan->windows) busy = push_and_fill(*window) || busy;
+    for (const auto& window : plan->windows) busy = window->push_and_fill() || busy;
   }
   parts_.metrics.staging_bytes.set(static_cast<int64_t>(held));
   return busy;
@@ -227,46 +227,6 @@ void Staging::forget_removed_plans() {
       parts_.policy.remove(window->reader_->order());
     }
   }
-}
-
-// One turn of a reader; true if there is more to do at once. A reader of records only asks for what it needs:
-// all of its plan do so, before what has arrived for one of them is pushed.
-bool Staging::serve(ReaderWindow& window, uint64_t budget) {
-  window.held_back_ = false;
-  if (const auto left = window.reader_->tracker().look_for_unseen_end(parts_.now))
-    parts_.look_again_within(*left);
-  window.follow_timeline();
-  if (window.timeline_.empty()) return false;
-  window.follow_reader();
-  window.skip_opened();
-  // The reader may have been found outside of what the planner has made so far.
-  if (!window.started_ || window.staged_ < window.timeline_.begin()) return false;
-  bool busy = window.drop_consumed();
-  const TrackerState state = window.reader_->tracker().state();
-  // The last samples opened are not the last ones that several workers read.
-  const bool finished = state == TrackerState::finished && window.staged_ >= window.high_water_;
-  if (state == TrackerState::suspended || finished) {
-    // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
-    if (window.fetched_ > window.high_water_ || !window.units_.empty()) window.restart(window.high_water_);
-    window.forget_repairs();
-    return busy;
-  }
-  busy = repair(window) || busy;
-  // Records that are needed soon lie side by side, also those of different readers.
-  if (window.plan_.of_records) parts_.cache.gather();
-  window.full_ = !window.issue_fetches(budget);
-  if (window.plan_.of_records) return busy;
-  return push_and_fill(window) || busy;
-}
-
-// The rest of a turn in which the reader has asked.
-bool Staging::push_and_fill(ReaderWindow& window) {
-  const std::optional<bool> full = std::exchange(window.full_, std::nullopt);
-  if (!full) return false;
-  bool busy = window.push_arrived();
-  if (*full) busy = window.fill_tiers() || busy;
-  window.staged_published_ = window.staged_;
-  return busy;
 }
 
 }  // namespace clairfs

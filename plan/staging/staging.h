@@ -142,8 +142,6 @@ class Staging {
   bool serve_all();
   bool make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, bool waiting,
                  BudgetLoad& load);
-  bool serve(ReaderWindow& window, uint64_t budget);
-  bool push_and_fill(ReaderWindow& window);
   bool push_common(StagedPlan& plan);
   bool look_for_common(StagedPlan& plan);
   void list_common(StagedPlan& plan) const;
@@ -151,10 +149,6 @@ class Staging {
   static bool may_keep_part(const PlanRun& run);
   bool keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room);
   void give_memory_back(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans);
-  bool repair(ReaderWindow& window);
-  void notice_losses(ReaderWindow& window);
-  bool look_for_losses(ReaderWindow& window);
-  bool push_repairs(ReaderWindow& window);
   std::map<std::string, std::shared_ptr<StagedPlan>> plans() const;
   void tell_of_records();
 
