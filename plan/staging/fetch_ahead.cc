@@ -141,10 +141,6 @@ uint64_t ReaderWindow::due(uint64_t position) const {
   return deadline_at(parts_.now + std::chrono::duration_cast<Duration>(left));
 }
 
-// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room for
-// them. A window takes no more than its part of it, so that the ranks of a node get their next samples at
-// the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that
-// was asked for last.
 bool ReaderWindow::ask(const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before, uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
   const uint64_t chunk_bytes = round_to_pages(parts_.catalog.range(*unit->chunk).length);
@@ -205,12 +201,11 @@ void Staging::give_memory_back(const std::map<std::string, std::shared_ptr<Stage
   const uint64_t most = parts_.cache.staging_share();
   for (const auto& entry : plans) {
     for (const auto& window : entry.second->windows) {
-      while (window->asked_ > 0 && parts_.shared->in_flight_bytes > most) window->unask_last();
+      while (window->has_asked() && parts_.shared->in_flight_bytes > most) window->unask_last();
     }
   }
 }
 
-// Its fetch, if that is still under way, comes in vain.
 void ReaderWindow::unask_last() {
   --asked_;
   auto& unit = units_[asked_];

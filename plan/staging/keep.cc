@@ -51,7 +51,7 @@ bool StagingParts::in_tiers(const SampleIndex& index, uint32_t sample) const {
 
 bool StagedPlan::goes_on() const {
   return std::any_of(windows.begin(), windows.end(), [](const auto& window) {
-    const TrackerState state = window->reader_->tracker().state();
+    const TrackerState state = window->reader().tracker().state();
     return state != TrackerState::suspended && state != TrackerState::finished;
   });
 }
@@ -86,7 +86,7 @@ void ReaderWindow::keep_or_let_go(uint64_t position) {
 
 void StagedPlan::let_go(uint32_t sample) {
   ledger->let_go(sample);
-  part_bytes -= page_bytes(windows.front()->reader_->index(), sample);
+  part_bytes -= page_bytes(windows.front()->reader().index(), sample);
   tell_policy_of_pages(sample, false);
   drop_released(sample);
 }
@@ -101,7 +101,7 @@ bool StagedPlan::drop_released(uint32_t sample) {
 }
 
 bool StagedPlan::let_go_of_any(uint64_t most) {
-  const uint32_t samples = windows.front()->reader_->index().size();
+  const uint32_t samples = windows.front()->reader().index().size();
   for (; part_bytes > 0 && most > 0; ++searched) {
     if (searched >= samples) searched = 0;
     if (!ledger->stays(searched)) continue;
@@ -129,7 +129,7 @@ bool Staging::keep_within(const std::map<std::string, std::shared_ptr<StagedPlan
 }
 
 void StagedPlan::tell_policy_of_pages(uint32_t sample, bool there) const {
-  for_each_chunk(windows.front()->reader_->index(), parts.catalog, sample,
+  for_each_chunk(windows.front()->reader().index(), parts.catalog, sample,
                  [&](ChunkId chunk) { parts.policy.set_in_page_cache(chunk, there); });
 }
 

@@ -65,8 +65,6 @@ bool ReaderWindow::has_stopped() {
   return in_seconds(since) > kUneven * gap_ / status.samples_per_second;
 }
 
-// Bytes that others hold of the share of a reader that goes on for certain and has no room for what comes
-// next.
 uint64_t ReaderWindow::lacks(const BudgetLoad& load) const {
   if (idle_ || !held_back_ || !reader_->tracker().is_followed()) return 0;
   BudgetLoad others = load;
@@ -87,7 +85,7 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
   };
   const auto all_have_stopped = [](const StagedPlan& plan) {
     return std::all_of(plan.windows.begin(), plan.windows.end(),
-                       [](const auto& window) { return window->idle_; });
+                       [](const auto& window) { return window->idle(); });
   };
   uint64_t missing = waiting ? load.held - std::min(load.held, load.budget) : 0;
   const bool to_stay = missing > 0;
@@ -96,7 +94,7 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
   }
   bool given_up = false;
   for_each_window([&](ReaderWindow& window) {
-    if (!window.idle_ || missing == 0 || !(to_stay || all_have_stopped(window.plan_))) return;
+    if (!window.idle() || missing == 0 || !(to_stay || all_have_stopped(window.plan()))) return;
     const uint64_t before = window.resident_bytes();
     given_up = window.give_up(to_stay ? 0 : reader_share(load, true), missing) || given_up;
     const uint64_t bytes = before - window.resident_bytes();
@@ -106,8 +104,6 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
   return given_up;
 }
 
-// Gives up what the reader would come to last: about `most` bytes, as far as one go takes it, and none of the
-// first `least` ones but those of a sample that reaches beyond them. False if there was nothing.
 bool ReaderWindow::give_up(uint64_t least, uint64_t most) {
   uint64_t end = fetched_;
   uint64_t given = 0;

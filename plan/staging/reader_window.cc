@@ -4,74 +4,53 @@
 #include <utility>
 
 #include "plan/staging/staged_plan.h"
-#include "plan/staging/staging.h"
 
 namespace clairfs {
 
-// One past what the reader has read of what the window gave up. That had been pushed, so the reader was not
-// seen there, but it is further now than opens stray: nothing need be pushed again. Should another's access
-// have moved the high-water mark, the reader reads the next sample itself, and repair() brings the others.
-uint64_t ReaderWindow::read_unseen() const {
-  if (!units_.empty() || staged_ >= pushed_until_) return 0;
-  const uint64_t strays = reader_->tracker().reorder_window();
-  return std::min(pushed_until_, high_water_ - std::min(high_water_, strays));
-}
-
-bool ReaderWindow::opened(uint64_t position) const {
-  return position < safe_ || (position < high_water_ && reader_->tracker().opened(position));
-}
-
-// Everything before `position` has been pushed, or is the reader's.
-void ReaderWindow::hand_on(uint64_t position) {
-  staged_ = std::max(staged_, position);
-  hold_until(staged_);
-}
-
-// From here on the pages of everything before `position` stay until the reader is done with it. They may be
-// there though it has not been pushed as a whole: with its first chunk, for a neighbour, for an earlier use.
-void ReaderWindow::hold_until(uint64_t position) {
-  for (; held_ < position; ++held_) {
-    if (plan_.keeps_all || held_ < timeline_.begin()) continue;
-    plan_.ledger->hold(timeline_.sample_at(held_));
+bool ReaderWindow::serve(uint64_t budget) {
+  held_back_ = false;
+  if (const auto left = reader_->tracker().look_for_unseen_end(parts_.now)) parts_.look_again_within(*left);
+  follow_timeline();
+  if (timeline_.empty()) return false;
+  follow_reader();
+  skip_opened();
+  // The reader may have been found outside of what the planner has made so far.
+  if (!started_ || staged_ < timeline_.begin()) return false;
+  bool busy = drop_consumed();
+  const TrackerState state = reader_->tracker().state();
+  // The last samples opened are not the last ones that several workers read.
+  const bool finished = state == TrackerState::finished && staged_ >= high_water_;
+  if (state == TrackerState::suspended || finished) {
+    // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
+    if (fetched_ > high_water_ || !units_.empty()) restart(high_water_);
+    forget_repairs();
+    return busy;
   }
+  busy = repair() || busy;
+  // Records that are needed soon lie side by side, also those of different readers.
+  if (plan_.of_records) parts_.cache.gather();
+  full_ = !issue_fetches(budget);
+  if (plan_.of_records) return busy;
+  return push_and_fill() || busy;
 }
 
-void ReaderWindow::tell_policy() const {
-  parts_.policy.set_staged(reader_->order(), staged_);
+bool ReaderWindow::push_and_fill() {
+  const std::optional<bool> full = std::exchange(full_, std::nullopt);
+  if (!full) return false;
+  bool busy = push_arrived();
+  if (*full) busy = fill_tiers() || busy;
+  staged_published_ = staged_;
+  return busy;
 }
 
-// The reader is somewhere else: begin anew in front of it.
-void ReaderWindow::restart(uint64_t position) {
+void ReaderWindow::leave() {
   drop_window(dropped_);
-  units_.clear();
-  newest_.reset();
-  open_again_.clear();
   forget_sentinels(0, UINT64_MAX);
-  repaired_.clear();
-  forget_repairs();
-  asked_ = 0;
-  asked_bytes_ = 0;
-  complete_ = true;
-  high_water_ = safe_ = staged_ = fetched_ = held_ = filled_ = dropped_ = position;
-  records_filled_ = 0;
-  pushed_until_ = position;
-  chooser_.restart(position);
-  costs_.clear();
-  bytes_ = oversize_bytes_ = 0;
-  kept_run_ = longest_kept_run_ = 0;
-  moved_ = parts_.now;
-  deadline_ = 0;
-  tell_policy();
 }
 
-// What was pushed from `from` on, or was about to be, and will not be read there leaves the page cache again.
-void ReaderWindow::drop_window(uint64_t from) const {
-  if (plan_.keeps_all || timeline_.empty()) return;
-  const uint64_t end = std::min(held_, timeline_.end());
-  for (uint64_t p = std::max(from, timeline_.begin()); p < end; ++p) {
-    const uint32_t sample = timeline_.sample_at(p);
-    plan_.drop_released(sample);
-  }
+uint64_t ReaderWindow::ahead() const {
+  const uint64_t high_water = reader_->tracker().high_water();
+  return std::max(staged_published_.load(), high_water) - high_water;
 }
 
 void ReaderWindow::follow_timeline() {
@@ -127,6 +106,19 @@ void ReaderWindow::skip_opened() {
   if (staged_ != before) tell_policy();
 }
 
+// One past what the reader has read of what the window gave up. That had been pushed, so the reader was not
+// seen there, but it is further now than opens stray: nothing need be pushed again. Should another's access
+// have moved the high-water mark, the reader reads the next sample itself, and repair() brings the others.
+uint64_t ReaderWindow::read_unseen() const {
+  if (!units_.empty() || staged_ >= pushed_until_) return 0;
+  const uint64_t strays = reader_->tracker().reorder_window();
+  return std::min(pushed_until_, high_water_ - std::min(high_water_, strays));
+}
+
+bool ReaderWindow::opened(uint64_t position) const {
+  return position < safe_ || (position < high_water_ && reader_->tracker().opened(position));
+}
+
 // Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
 // it has been asked for: without it, the reader would ask for the rest of it once more. So is a record whose
 // reader asks for it page by page, if it is in memory when it arrives: a push waits for a READ of the same
@@ -140,6 +132,59 @@ bool ReaderWindow::overtaken() const {
   if (streams > 0) return unit.position + streams < high_water_;
   const bool by_pages = plan_.of_records && reader_->reads_by_pages();
   return !by_pages || (unit.arrived && !parts_.cache.in_memory(unit.file, unit.begin, unit.end - unit.begin));
+}
+
+// Everything before `position` has been pushed, or is the reader's.
+void ReaderWindow::hand_on(uint64_t position) {
+  staged_ = std::max(staged_, position);
+  hold_until(staged_);
+}
+
+// From here on the pages of everything before `position` stay until the reader is done with it. They may be
+// there though it has not been pushed as a whole: with its first chunk, for a neighbour, for an earlier use.
+void ReaderWindow::hold_until(uint64_t position) {
+  for (; held_ < position; ++held_) {
+    if (plan_.keeps_all || held_ < timeline_.begin()) continue;
+    plan_.ledger->hold(timeline_.sample_at(held_));
+  }
+}
+
+void ReaderWindow::tell_policy() const {
+  parts_.policy.set_staged(reader_->order(), staged_);
+}
+
+// The reader is somewhere else: begin anew in front of it.
+void ReaderWindow::restart(uint64_t position) {
+  drop_window(dropped_);
+  units_.clear();
+  newest_.reset();
+  open_again_.clear();
+  forget_sentinels(0, UINT64_MAX);
+  repaired_.clear();
+  forget_repairs();
+  asked_ = 0;
+  asked_bytes_ = 0;
+  complete_ = true;
+  high_water_ = safe_ = staged_ = fetched_ = held_ = filled_ = dropped_ = position;
+  records_filled_ = 0;
+  pushed_until_ = position;
+  chooser_.restart(position);
+  costs_.clear();
+  bytes_ = oversize_bytes_ = 0;
+  kept_run_ = longest_kept_run_ = 0;
+  moved_ = parts_.now;
+  deadline_ = 0;
+  tell_policy();
+}
+
+// What was pushed from `from` on, or was about to be, and will not be read there leaves the page cache again.
+void ReaderWindow::drop_window(uint64_t from) const {
+  if (plan_.keeps_all || timeline_.empty()) return;
+  const uint64_t end = std::min(held_, timeline_.end());
+  for (uint64_t p = std::max(from, timeline_.begin()); p < end; ++p) {
+    const uint32_t sample = timeline_.sample_at(p);
+    plan_.drop_released(sample);
+  }
 }
 
 bool ReaderWindow::drop_consumed() {
@@ -180,45 +225,6 @@ bool ReaderWindow::drop_until(uint64_t end, uint64_t most) {
     if (plan_.drop_released(sample)) parts_.metrics.staging_dropped.add();
   }
   return false;
-}
-
-// One turn of a reader; true if there is more to do at once. A reader of records only asks for what it needs:
-// all of its plan do so, before what has arrived for one of them is pushed.
-bool ReaderWindow::serve(uint64_t budget) {
-  held_back_ = false;
-  if (const auto left = reader_->tracker().look_for_unseen_end(parts_.now)) parts_.look_again_within(*left);
-  follow_timeline();
-  if (timeline_.empty()) return false;
-  follow_reader();
-  skip_opened();
-  // The reader may have been found outside of what the planner has made so far.
-  if (!started_ || staged_ < timeline_.begin()) return false;
-  bool busy = drop_consumed();
-  const TrackerState state = reader_->tracker().state();
-  // The last samples opened are not the last ones that several workers read.
-  const bool finished = state == TrackerState::finished && staged_ >= high_water_;
-  if (state == TrackerState::suspended || finished) {
-    // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
-    if (fetched_ > high_water_ || !units_.empty()) restart(high_water_);
-    forget_repairs();
-    return busy;
-  }
-  busy = repair() || busy;
-  // Records that are needed soon lie side by side, also those of different readers.
-  if (plan_.of_records) parts_.cache.gather();
-  full_ = !issue_fetches(budget);
-  if (plan_.of_records) return busy;
-  return push_and_fill() || busy;
-}
-
-// The rest of a turn in which the reader has asked.
-bool ReaderWindow::push_and_fill() {
-  const std::optional<bool> full = std::exchange(full_, std::nullopt);
-  if (!full) return false;
-  bool busy = push_arrived();
-  if (*full) busy = fill_tiers() || busy;
-  staged_published_ = staged_;
-  return busy;
 }
 
 }  // namespace clairfs

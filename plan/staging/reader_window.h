@@ -60,6 +60,8 @@ class ReaderWindow {
 
   PlanReader& reader() const { return *reader_; }
   const StagedPlan& plan() const { return plan_; }
+  /// Samples between the reader's high-water mark and the last one pushed for it.
+  uint64_t ahead() const;
 
   /// One turn, in which it may hold `budget` bytes; true if there is more to do at once. A reader of records
   /// only asks for what it needs: all of its plan do so, before what has arrived for one of them is pushed
@@ -67,6 +69,8 @@ class ReaderWindow {
   bool serve(uint64_t budget);
   /// The rest of a turn in which the reader has asked. Without effect if that is over.
   bool push_and_fill();
+  /// The plan is gone: what was pushed in vain is dropped, and no sentinel tells of the reader any more.
+  void leave();
 
   /// Bytes of what the reader has before it.
   uint64_t bytes() const { return bytes_; }
@@ -98,6 +102,7 @@ class ReaderWindow {
   /// Whether the reader has a use of the sample beyond what it is done with, as far as is known.
   bool comes_again(uint32_t sample) const;
 
+ private:
   // A turn, and following the reader (reader_window.cc).
   void follow_timeline();
   void follow_reader();

@@ -23,9 +23,6 @@ namespace clairfs {
 
 struct StagedPlan;
 
-/// Samples pushed, or dropped, in one go before everything else gets its turn: some milliseconds.
-inline constexpr uint64_t kPushesPerStep = 32;
-
 /// The bytes of page cache that a sample takes, at most: with the pages pushed behind it for readers that go
 /// on.
 inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {

@@ -97,7 +97,7 @@ void Staging::remove(const std::string& plan) {
     if (removed) parts_.shared->removed.push_back(removed);
   }
   for (size_t rank = 0; stopped_ && removed && rank < removed->windows.size(); ++rank)
-    parts_.policy.remove(removed->windows[rank]->reader_->order());
+    parts_.policy.remove(removed->windows[rank]->reader().order());
   wake();
 }
 
@@ -115,9 +115,7 @@ uint64_t Staging::ahead(const std::string& plan, std::optional<size_t> rank) con
   uint64_t ahead = 0;
   for (size_t at = 0; found != parts_.shared->plans.end() && at < found->second->windows.size(); ++at) {
     if (rank && rank != at) continue;
-    const ReaderWindow& window = *found->second->windows[at];
-    const uint64_t high_water = window.reader_->tracker().high_water();
-    ahead += std::max(window.staged_published_.load(), high_water) - high_water;
+    ahead += found->second->windows[at]->ahead();
   }
   return ahead;
 }
@@ -153,9 +151,9 @@ bool Staging::serve_all() {
     waiting = waiting || (plan->keeps_all && !plan->admitted);
     for (size_t rank = 0; !plan->keeps_all && rank < plan->windows.size(); ++rank) {
       ReaderWindow& window = *plan->windows[rank];
-      window.idle_ = window.has_stopped();
+      window.look_whether_idle();
       load.held += window.resident_bytes();
-      ++(window.idle_ ? load.idle : load.moving);
+      ++(window.idle() ? load.idle : load.moving);
     }
   }
   bool busy = make_room(current, waiting, load) || letting_go;
@@ -169,12 +167,12 @@ bool Staging::serve_all() {
     for (const auto& window : plan->windows) {
       if (plan->keeps_all) {
         if (plan->admitted) busy = window->serve(plan->kept_bytes / plan->windows.size()) || busy;
-        held += window->bytes_;
+        held += window->bytes();
         continue;
       }
       load.held -= window->resident_bytes();
-      busy = window->serve(reader_budget(load, window->idle_)) || busy;
-      busy = busy || (window->idle_ && window->moved_ == parts_.now);  // its share is larger from now on
+      busy = window->serve(reader_budget(load, window->idle())) || busy;
+      busy = busy || window->is_back();  // its share is larger from now on
       load.held += window->resident_bytes();
       held += window->resident_bytes();
     }
@@ -193,11 +191,11 @@ void Staging::tell_of_records() {
     bool suspended = false;
     bool left = false;
     for (const auto& window : plan.windows) {
-      const Tracker& tracker = window->reader_->tracker();
+      const Tracker& tracker = window->reader().tracker();
       const TrackerState state = tracker.state();
       if (state == TrackerState::waiting || state == TrackerState::following) return true;
       suspended = suspended || state == TrackerState::suspended;
-      left = left || tracker.left_for_good(window->reader_->index().size());
+      left = left || tracker.left_for_good(window->reader().index().size());
     }
     return suspended && !left;
   };
@@ -218,13 +216,10 @@ void Staging::forget_removed_plans() {
     removed.swap(parts_.shared->removed);
   }
   for (const auto& plan : removed) {
-    for (const auto& window : plan->windows) {
-      window->drop_window(window->dropped_);
-      window->forget_sentinels(0, UINT64_MAX);
-    }
+    for (const auto& window : plan->windows) window->leave();
     plan->let_go_of_any(UINT64_MAX);
     for (const auto& window : plan->windows) {
-      parts_.policy.remove(window->reader_->order());
+      parts_.policy.remove(window->reader().order());
     }
   }
 }

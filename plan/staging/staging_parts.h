@@ -24,6 +24,9 @@ class PageCache;
 struct StagedUnit;
 struct StagingShared;
 
+/// Samples pushed, or dropped, in one go before everything else gets its turn: some milliseconds.
+inline constexpr uint64_t kPushesPerStep = 32;
+
 /// Belongs to Staging::step(), but for what is thread-safe by itself. What it refers to outlives it.
 struct StagingParts {
   ChunkCache& cache;
