@@ -1,30 +1,38 @@
-// ReaderWindow: what is fetched and pushed ahead for one reader of a plan, and what is dropped behind it.
+// ReaderWindow: what is fetched and pushed ahead for one reader of a plan, and dropped behind it.
 //
-// A window lies on the reader's order (plan/sequence/timeline.h). All positions are absolute, in samples, and
-// all bytes are those of whole pages. It moves with the reader, and these hold between its turns:
+// A window lies on the reader's sequence (plan/sequence/timeline.h) and moves with the reader. It has four
+// positions, in this order:
 //
-//   dropped <= staged <= fetched, safe <= staged, safe <= high water
+//   dropped <= reader's safe position <= staged <= fetched
 //
-// Before `dropped` the reader's pages have been dropped again, but for those that stay (keep.cc) or that
-// another reader has before it. Before `safe` all has been opened, and from the high-water mark on nothing
-// was seen to be; what lies between the two unopened is still pushed, since another worker will open it next.
-// Before `staged` all has been pushed or is left to the reader. Before `fetched` all has been cut into units,
-// and the first of those have been asked of the cache. They are pushed in order, so each waits for those
-// before it; a reader that goes on meanwhile overtakes the window.
+// Before `dropped` the pages that the reader is done with have been dropped again, but for those that stay
+// (keep.cc) or that another reader has before it. Before `staged` all has been pushed, or is left to the
+// reader. Before `fetched` all has been cut into units (staged_unit.h), the first of which have been asked of
+// the cache, by deadline. Bytes between the reader's high-water mark and `fetched` stay within the budget
+// that Staging gives to the window. Fetches complete in any order, pushes happen in the order of the
+// sequence, and a chunk stays pinned from its arrival to its push, unless a disk hangs that keeps memory
+// (Staging::give_memory_back()).
 //
-// A reader that is somewhere else, or a timeline that does not go on where the last one ended, has the window
-// begin anew there (restart()): it drops what it holds, and what is on its way comes in vain.
+// Samples between the safe position and the high-water mark that were not opened yet are still pushed, before
+// all others: another DataLoader worker will open them next. A reader that is faster than the pushes
+// overtakes them: what it has opened need not be pushed any more and is skipped, but for a record of which it
+// asks for one page after the other.
 //
-// The code is by topics: reader_window.cc (a turn; following the reader and dropping behind it),
-// fetch_ahead.cc (units, and filling tiers), push.cc (pushing, and sentinels), repair.cc (what the kernel
-// took back), keep.cc (what stays), make_room.cc (what a reader that has stopped gives up). Staging divides
-// the budget among the windows and calls them in turn.
+// If the reader is somewhere else, or the timeline does not go on where the window ends, the window drops
+// what it holds and begins anew (restart()). What is on its way then comes in vain.
 //
-// Ranks share the pages of their plan, so windows of one plan look at each other: a sample is pushed for the
-// first that has it ahead and dropped by the last (staged_elsewhere(), StagedPlan::ledger).
+// Ranks of a plan share its pages and its ledger, and may be epochs apart. So windows of one plan look at
+// each other (staged_elsewhere()): a sample that two of them want at about the same time is pushed for the
+// first and dropped by the last, and no sentinel for either.
+//
+// Positions are absolute, in samples. Bytes are those of whole pages in the page cache; of what is in flight,
+// those of memory.
+//
+// The code is by topics: a turn, and following the reader, is in reader_window.cc; units and filling tiers in
+// fetch_ahead.cc; pushes and sentinels in push.cc; what the kernel took back in repair.cc; what stays in
+// keep.cc; what a reader that has stopped gives up in make_room.cc.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -48,10 +56,9 @@ namespace clairfs {
 struct BudgetLoad;
 struct StagedPlan;
 
-/// Belongs to Staging::step(), but for ahead() and reader(), which are for any thread. step() holds no lock
-/// while it calls it; ahead() is called with StagingShared::mutex held, which comes before the tracker's.
-/// Completions of fetches reach units only (staged_unit.h), so they may come when the window has gone.
-/// `parts` and the plan outlive it.
+/// Belongs to Staging::step(), which holds no lock while it calls, but for ahead() and reader(): those are
+/// for any thread. ahead() takes the tracker's lock, which comes after StagingShared::mutex. Completions of
+/// fetches reach units only, so they may come when the window has gone. `parts` and the plan outlive it.
 class ReaderWindow {
  public:
   /// `readers` of the plan, this one among them.
@@ -199,7 +206,7 @@ class ReaderWindow {
   uint64_t deadline_ = 0;                          // of the last unit that was asked for
   std::optional<PageRange> newest_;                // the pages of the last of them that had bytes, from its
   uint64_t newest_position_ = 0;                   // needs_from on; not the unit, which has memory
-  bool complete_ = true;                           // all of the sample that is being pushed, so far
+  bool complete_ = true;                           // all of the sample under way has been pushed so far
 
   // Sentinels.
   SentinelChooser chooser_;

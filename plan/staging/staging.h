@@ -1,22 +1,13 @@
 // Staging: what the reader needs next is fetched and put into the kernel's page cache before it is asked for.
 //
-// step() walks the sequence of every reader of a plan (plan_reader.h), each in its own window, with four
-// positions, in this order:
-//
-//   dropped <= reader's safe position <= staged <= fetched
-//
-// Up to `fetched`, chunks have been asked from the cache, by deadline; up to `staged` their pages have been
-// pushed; before `dropped` pages that the reader is done with have been dropped again. Bytes between the
-// reader's high-water mark and `fetched` stay within the plan's share of the staging budget. Fetches complete
-// in any order, pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its
-// push, unless a disk hangs that keeps memory (give_memory_back()).
+// step() walks the sequence of every reader of a plan (plan_reader.h), each in its own window, which moves
+// with the reader: what comes next is fetched, by deadline, and pushed in the order of the sequence; what the
+// reader is done with is dropped again. What a window is says reader_window.h. Here is what concerns several
+// of them: the plans that are followed, the budget, the memory that fetches take, and what every reader
+// needs.
 //
 // Pushed samples are read without a request, so some are sentinels: one page of them is left out, and the
-// READ that asks for it tells where the reader is (sentinel_pages.h). The window moves with it. A reader that
-// is faster than the pushes overtakes them: what it has opened need not be pushed any more and is skipped,
-// but for a record of which it asks for one page after the other.
-// Samples between the safe position and the high-water mark that were not opened yet are still pushed, before
-// all others: another DataLoader worker will open them next.
+// READ that asks for it tells where the reader is (sentinel_pages.h).
 //
 // The kernel may take pages back before they are read (plan/staging/repair.cc). A READ of what was pushed
 // whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
@@ -34,9 +25,6 @@
 // The windows of all readers share the budget. One whose reader has stopped makes room for other
 // plans (plan/staging/make_room.cc).
 //
-// Ranks of a plan that are epochs apart may want the same sample at about the same time: it is pushed for the
-// first and dropped by the last, and no sentinel for either.
-//
 // Staging is an optimisation only: no READ depends on it for correctness or progress. A reader that gets
 // ahead, or whose plan is wrong, is answered by the cache as without a plan.
 #pragma once
@@ -44,7 +32,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -63,10 +50,8 @@
 
 namespace clairfs {
 
-class ReaderWindow;
 struct BudgetLoad;
 struct StagedPlan;
-struct StagedUnit;
 
 /// The plans of records in larger files that are followed.
 enum class RecordPlans : uint8_t {
