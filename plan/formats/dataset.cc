@@ -12,7 +12,7 @@
 #include "cache/base/fd.h"
 #include "cache/base/text.h"
 #include "plan/formats/formats.h"
-#include "plan/formats/index/index_work.h"
+#include "plan/formats/index_work.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {

@@ -10,7 +10,7 @@
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
 #include "plan/formats/link_resolver.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {

@@ -3,8 +3,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/formats/file_samples.h"
 #include "plan/formats/formats.h"
+#include "plan/formats/samples/file_samples.h"
 
 namespace clairfs {
 namespace {

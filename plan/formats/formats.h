@@ -7,8 +7,8 @@
 
 #include "cache/base/result.h"
 #include "plan/formats/dataset.h"
-#include "plan/formats/records/fixed_records.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/fixed_records.h"
+#include "plan/formats/samples/sample_index.h"
 
 namespace clairfs {
 

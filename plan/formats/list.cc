@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "plan/formats/file_samples.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/link_resolver.h"
 #include "plan/formats/list_text.h"
+#include "plan/formats/samples/file_samples.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {

@@ -8,7 +8,7 @@
 #include "cache/base/result.h"
 #include "cache/chunks/chunk_cache.h"
 #include "cache/source/source.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 
 namespace clairfs {
 

@@ -6,7 +6,7 @@
 #include "cache/base/log.h"
 #include "cache/base/result.h"
 #include "plan/formats/dataset.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 #include "plan/sequence/access_sequence.h"
 #include "plan/spec/plan_spec.h"
 

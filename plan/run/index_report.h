@@ -5,8 +5,8 @@
 
 #include "cache/base/clock.h"
 #include "cache/catalog/catalog.h"
-#include "plan/formats/index/index_work.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/index_work.h"
+#include "plan/formats/samples/sample_index.h"
 
 namespace clairfs {
 

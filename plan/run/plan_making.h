@@ -11,7 +11,7 @@
 #include "cache/base/clock.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
-#include "plan/formats/index/index_work.h"
+#include "plan/formats/index_work.h"
 #include "plan/run/plan_run.h"
 
 namespace clairfs {

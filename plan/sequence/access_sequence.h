@@ -21,7 +21,7 @@
 #include "cache/base/result.h"
 #include "cache/base/types.h"
 #include "cache/catalog/catalog.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 #include "plan/samplers/sampler.h"
 #include "plan/sequence/shard_streams.h"
 #include "plan/spec/plan_spec.h"

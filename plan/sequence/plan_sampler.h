@@ -5,7 +5,7 @@
 
 #include "cache/base/result.h"
 #include "plan/formats/dataset.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 #include "plan/samplers/sampler.h"
 #include "plan/spec/plan_spec.h"
 

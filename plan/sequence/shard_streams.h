@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {

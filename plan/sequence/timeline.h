@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 #include "plan/sequence/access_sequence.h"
 #include "plan/sequence/epoch_uses.h"
 #include "plan/sequence/plan_position.h"

@@ -16,7 +16,7 @@
 #include "cache/memory/chunk_data.h"
 #include "cache/memory/ram_arena.h"
 #include "cache/tasks/alarm.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 #include "plan/staging/page_ledger.h"
 
 namespace clairfs {

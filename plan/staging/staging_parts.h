@@ -13,7 +13,7 @@
 #include "cache/base/metrics.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/chunk_cache.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 #include "plan/retention/next_use_policy.h"
 #include "plan/staging/page_ledger.h"
 #include "plan/staging/sentinel_pages.h"

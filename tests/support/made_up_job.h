@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "cache/catalog/builder.h"
-#include "plan/formats/file_samples.h"
+#include "plan/formats/samples/file_samples.h"
 #include "plan/placement/job_uses.h"
 #include "plan/sequence/access_sequence.h"
 #include "plan/sequence/plan_sampler.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 
 namespace clairfs {
 

@@ -8,7 +8,7 @@
 #include "plan/formats/formats.h"
 #include "plan/formats/hdf5/index_process.h"
 #include "plan/formats/index/index_store.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {

@@ -8,8 +8,8 @@
 
 #include "cache/base/result.h"
 #include "plan/formats/hdf5/protocol.h"
-#include "plan/formats/index/index_work.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/index_work.h"
+#include "plan/formats/samples/record_table.h"
 
 namespace clairfs::hdf5 {
 

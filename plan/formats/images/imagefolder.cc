@@ -11,10 +11,10 @@
 
 #include <fmt/format.h>
 
-#include "plan/formats/file_samples.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/images/folder_walk.h"
 #include "plan/formats/python_order.h"
+#include "plan/formats/samples/file_samples.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {

@@ -5,7 +5,7 @@
 
 #include "cache/base/fd.h"
 #include "cache/base/result.h"
-#include "plan/formats/index/index_work.h"
+#include "plan/formats/index_work.h"
 
 namespace clairfs {
 

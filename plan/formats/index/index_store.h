@@ -16,8 +16,8 @@
 #include "cache/base/mutex.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/index/index_peers.h"
-#include "plan/formats/index/index_work.h"
 #include "plan/formats/index/saved_index.h"
+#include "plan/formats/index_work.h"
 
 namespace clairfs {
 

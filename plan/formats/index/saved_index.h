@@ -16,7 +16,7 @@
 
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 
 namespace clairfs {
 

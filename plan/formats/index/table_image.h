@@ -8,7 +8,7 @@
 #include <span>
 
 #include "plan/formats/index/image_stream.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 
 namespace clairfs {
 

@@ -9,7 +9,7 @@
 
 #include "cache/base/result.h"
 #include "plan/formats/dataset.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 
 namespace clairfs::lmdb {
 

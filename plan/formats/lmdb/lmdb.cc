@@ -14,7 +14,7 @@
 #include "plan/formats/index/index_store.h"
 #include "plan/formats/lmdb/data_file.h"
 #include "plan/formats/lmdb/key_order.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {

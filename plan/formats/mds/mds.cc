@@ -13,7 +13,7 @@
 #include "plan/formats/formats.h"
 #include "plan/formats/mds/mds_index.h"
 #include "plan/formats/records/little_endian.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {

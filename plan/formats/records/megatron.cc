@@ -6,7 +6,7 @@
 #include "plan/formats/formats.h"
 #include "plan/formats/index/index_store.h"
 #include "plan/formats/records/megatron_index.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 
 namespace clairfs {
 

@@ -14,7 +14,7 @@
 #include "plan/formats/formats.h"
 #include "plan/formats/records/megatron_cache.h"
 #include "plan/formats/records/megatron_index.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "plan/random/numpy_shuffle.h"
 #include "plan/spec/keys.h"
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "plan/formats/data_files.h"
-#include "plan/formats/index/index_work.h"
+#include "plan/formats/index_work.h"
 #include "plan/formats/records/little_endian.h"
 
 namespace clairfs {

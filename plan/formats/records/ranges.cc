@@ -10,7 +10,7 @@
 #include "plan/formats/data_files.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/list_text.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {

@@ -14,7 +14,7 @@
 #include "plan/formats/data_files.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/index/index_store.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "plan/formats/shards/listed_records.h"
 #include "plan/formats/shards/record_walk.h"
 #include "plan/spec/keys.h"

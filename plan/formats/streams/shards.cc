@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "plan/formats/data_files.h"
-#include "plan/formats/file_samples.h"
 #include "plan/formats/formats.h"
+#include "plan/formats/samples/file_samples.h"
 #include "plan/formats/streams/stripes.h"
 #include "plan/spec/keys.h"
 

@@ -13,7 +13,7 @@
 
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 
 namespace clairfs {
 

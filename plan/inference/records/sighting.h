@@ -24,7 +24,7 @@
 #include <map>
 #include <optional>
 
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 
 namespace clairfs {
 

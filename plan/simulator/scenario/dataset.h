@@ -7,7 +7,7 @@
 
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 #include "plan/sequence/access_sequence.h"
 #include "plan/simulator/model/job_order.h"
 

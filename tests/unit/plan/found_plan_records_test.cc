@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/formats/index/index_store.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "plan/plan_manager.h"
 #include "tests/support/dataset_fixture.h"
 #include "tests/support/eventually.h"

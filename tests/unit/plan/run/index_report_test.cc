@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "plan/formats/hdf5/layout.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "tests/support/catch.h"
 #include "tests/support/made_up_catalog.h"
 

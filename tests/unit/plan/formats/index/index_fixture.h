@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "cache/catalog/builder.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "tests/support/catch.h"
 
 namespace clairfs {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 
 namespace clairfs {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan/formats/index/index_store.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
 #include "tests/support/dataset_fixture.h"

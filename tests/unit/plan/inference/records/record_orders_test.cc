@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cache/catalog/builder.h"
-#include "plan/formats/records/fixed_records.h"
+#include "plan/formats/samples/fixed_records.h"
 #include "plan/inference/order_search.h"
 #include "plan/tracking/read_runs.h"
 #include "tests/support/catch.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan/formats/records/fixed_records.h"
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/fixed_records.h"
+#include "plan/formats/samples/record_table.h"
 #include "tests/support/catch.h"
 #include "tests/support/made_up_catalog.h"
 #include "tests/unit/plan/inference/records/kernel_reads.h"

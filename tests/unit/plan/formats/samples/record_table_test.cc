@@ -1,4 +1,4 @@
-#include "plan/formats/records/record_table.h"
+#include "plan/formats/samples/record_table.h"
 
 #include <algorithm>
 #include <array>

@@ -18,8 +18,8 @@
 
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
-#include "plan/formats/records/compact_numbers.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/compact_numbers.h"
+#include "plan/formats/samples/sample_index.h"
 
 namespace clairfs {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cache/catalog/catalog.h"
-#include "plan/formats/sample_index.h"
+#include "plan/formats/samples/sample_index.h"
 
 namespace clairfs {
 

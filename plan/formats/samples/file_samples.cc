@@ -1,4 +1,4 @@
-#include "plan/formats/file_samples.h"
+#include "plan/formats/samples/file_samples.h"
 
 #include <algorithm>
 

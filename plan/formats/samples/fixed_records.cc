@@ -1,4 +1,4 @@
-#include "plan/formats/records/fixed_records.h"
+#include "plan/formats/samples/fixed_records.h"
 
 #include <algorithm>
 #include <tuple>
