@@ -13,7 +13,7 @@
 #include "plan/offline/preview.h"
 #include "plan/placement/placement_map.h"
 #include "plan/simulator/model/access_frequency.h"
-#include "plan/simulator/scenario/dataset.h"
+#include "plan/simulator/model/dataset.h"
 #include "plan/simulator/study/plots.h"
 #include "plan/spec/keys.h"
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "plan/simulator/engine/engine.h"
-#include "plan/simulator/engine/thread_clocks.h"
+#include "plan/simulator/policies/thread_clocks.h"
 
 namespace clairfs {
 namespace {

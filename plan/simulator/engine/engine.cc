@@ -74,9 +74,4 @@ void note_fetched(const SimulationInput& input, uint32_t worker, uint32_t sample
   }
 }
 
-float not_after(double time) {
-  const auto rounded = static_cast<float>(time);
-  return rounded > time ? std::nextafter(rounded, 0.0F) : rounded;
-}
-
 }  // namespace clairfs

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "plan/simulator/engine/simulation.h"
-#include "plan/simulator/engine/strategy.h"
 #include "plan/simulator/model/job_order.h"
 #include "plan/simulator/model/performance_model.h"
+#include "plan/simulator/policies/strategy.h"
 
 namespace clairfs {
 
@@ -72,8 +72,5 @@ std::optional<Option> soonest_option(const SimulationInput& input, uint32_t work
 
 /// Notes that `worker` has `sample` at `time`: a copy that is kept on first use is there from then on.
 void note_fetched(const SimulationInput& input, uint32_t worker, uint32_t sample, double time);
-
-/// For Holding::available_at: a copy that is there at `time` never seems to come later.
-float not_after(double time);
 
 }  // namespace clairfs

@@ -17,7 +17,7 @@
 #include "cache/base/fd.h"
 #include "cache/base/thread.h"
 #include "cache/catalog/scan.h"
-#include "plan/simulator/engine/request_pump.h"
+#include "plan/simulator/model/request_pump.h"
 
 namespace clairfs {
 namespace {

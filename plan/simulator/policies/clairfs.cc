@@ -11,9 +11,9 @@
 #include <memory>
 
 #include "plan/placement/placement_map.h"
-#include "plan/simulator/engine/one_node_cache.h"
+#include "plan/simulator/model/dataset.h"
+#include "plan/simulator/policies/one_node_cache.h"
 #include "plan/simulator/policies/policies.h"
-#include "plan/simulator/scenario/dataset.h"
 
 namespace clairfs {
 namespace {

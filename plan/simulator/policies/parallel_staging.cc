@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <random>
 
-#include "plan/simulator/engine/thread_clocks.h"
 #include "plan/simulator/policies/policies.h"
 #include "plan/simulator/policies/preparation.h"
+#include "plan/simulator/policies/thread_clocks.h"
 
 namespace clairfs {
 namespace {

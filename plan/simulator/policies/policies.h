@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "cache/base/result.h"
-#include "plan/simulator/engine/strategy.h"
+#include "plan/simulator/policies/strategy.h"
 
 namespace clairfs {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plan/simulator/engine/thread_clocks.h"
+#include "plan/simulator/policies/thread_clocks.h"
 
 namespace clairfs {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "plan/simulator/engine/strategy.h"
+#include "plan/simulator/policies/strategy.h"
 
 namespace clairfs {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "plan/simulator/engine/request_pump.h"
+#include "plan/simulator/model/request_pump.h"
 #include "plan/simulator/scenario/scenario.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"

@@ -1,4 +1,4 @@
-#include "plan/simulator/engine/request_pump.h"
+#include "plan/simulator/model/request_pump.h"
 
 #include <cerrno>
 #include <memory>

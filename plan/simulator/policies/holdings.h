@@ -19,6 +19,9 @@ struct Holding {
   bool on_use = false;  ///< kept when the worker first fetches the sample for itself, not filled ahead
 };
 
+/// For Holding::available_at: a copy that is there at `time` never seems to come later.
+float not_after(double time);
+
 /// By sample, fastest class first. Eight bytes a copy and four a sample. One thread at a time.
 class Holdings {
  public:

@@ -1,8 +1,14 @@
-#include "plan/simulator/engine/holdings.h"
+#include "plan/simulator/policies/holdings.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace clairfs {
+
+float not_after(double time) {
+  const auto rounded = static_cast<float>(time);
+  return rounded > time ? std::nextafter(rounded, 0.0F) : rounded;
+}
 
 Holdings HoldingsBuilder::build() {
   Holdings holdings;

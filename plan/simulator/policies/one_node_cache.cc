@@ -1,7 +1,6 @@
-#include "plan/simulator/engine/one_node_cache.h"
+#include "plan/simulator/policies/one_node_cache.h"
 
 #include "cache/memory/ram_arena.h"
-#include "plan/simulator/engine/engine.h"
 
 namespace clairfs {
 namespace {

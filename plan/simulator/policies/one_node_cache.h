@@ -8,10 +8,10 @@
 
 #include "cache/base/result.h"
 #include "plan/retention/next_use_policy.h"
-#include "plan/simulator/engine/holdings.h"
-#include "plan/simulator/engine/strategy.h"
+#include "plan/simulator/model/dataset.h"
 #include "plan/simulator/model/job_order.h"
-#include "plan/simulator/scenario/dataset.h"
+#include "plan/simulator/policies/holdings.h"
+#include "plan/simulator/policies/strategy.h"
 
 namespace clairfs {
 

@@ -1,4 +1,4 @@
-#include "plan/simulator/scenario/dataset.h"
+#include "plan/simulator/model/dataset.h"
 
 #include <algorithm>
 #include <limits>

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "cache/base/result.h"
-#include "plan/simulator/engine/holdings.h"
 #include "plan/simulator/model/job_order.h"
 #include "plan/simulator/model/performance_model.h"
+#include "plan/simulator/policies/holdings.h"
 #include "plan/simulator/scenario/scenario.h"
 
 namespace clairfs {
