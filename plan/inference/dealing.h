@@ -10,7 +10,7 @@
 #include <functional>
 #include <span>
 
-#include "plan/inference/fit.h"
+#include "plan/inference/chance/fit.h"
 
 namespace clairfs {
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/escaped.h"
-#include "plan/inference/default_generator.h"
+#include "plan/inference/seeds/default_generator.h"
 
 namespace clairfs {
 namespace {

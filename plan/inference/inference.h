@@ -3,8 +3,8 @@
 // Opens are recorded (access_recorder.h), and compared with the orders that are likely (order_search.h) when
 // 12 opens were seen, and again after half as many more, and so on, but at 48 on the way; where there are
 // several readers, each after half as many more of its own; and two seconds after an open. An order that is
-// certain (fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the
-// next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched again.
+// certain (chance/fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen;
+// once the next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched again.
 //
 // Of files whose records can be numbered (records/record_files.h) each READ is recorded as an open is, with
 // its pages. Which record it shows is found out when it is looked at.

@@ -16,7 +16,7 @@
 
 #include "plan/inference/candidates.h"
 #include "plan/inference/dealing.h"
-#include "plan/inference/default_generator.h"
+#include "plan/inference/seeds/default_generator.h"
 #include "plan/inference/seeds/plausible_orders.h"
 #include "plan/inference/watched/repeated_order.h"
 #include "plan/sequence/access_sequence.h"

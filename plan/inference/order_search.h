@@ -1,5 +1,5 @@
-// OrderSearch: which order does a reader follow, from its first opens? plan/inference/fit.h says when an
-// order is believed.
+// OrderSearch: which order does a reader follow, from its first opens? plan/inference/chance/fit.h says when
+// an order is believed.
 //
 // The folder that holds the samples is the one in which most opens lie; samples are numbered in it as
 // ImageFolder does, and by path. Or samples are records of a file, whose numbering is given: then a READ that
@@ -12,7 +12,7 @@
 // plan, and what was found before the mount was made.
 //
 // Then torch's samplers with any seed up to a million (seeds/plausible_orders.h). Last, what
-// DataLoader(shuffle=True) may have drawn from torch's default generator (shuffle_search.h).
+// DataLoader(shuffle=True) may have drawn from torch's default generator (seeds/shuffle_search.h).
 //
 // A reader that opens the same samples in the same order a second time, whatever it is, is followed by the
 // list of them (watched/repeated_order.h).
@@ -31,9 +31,9 @@
 #include <vector>
 
 #include "plan/formats/dataset.h"
-#include "plan/inference/fit.h"
+#include "plan/inference/chance/fit.h"
 #include "plan/inference/readers/process_tree.h"
-#include "plan/inference/shuffle_search.h"
+#include "plan/inference/seeds/shuffle_search.h"
 #include "plan/inference/watched/access_recorder.h"
 #include "plan/inference/watched/numberings.h"
 #include "plan/inference/watched/reader_facts.h"

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "plan/inference/candidates.h"
-#include "plan/inference/default_generator.h"
 #include "plan/inference/order_search.h"
+#include "plan/inference/seeds/default_generator.h"
 
 namespace clairfs {
 namespace {

@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "cache/base/text.h"
-#include "plan/inference/default_generator.h"
-#include "plan/inference/fit.h"
-#include "plan/inference/seed_search.h"
+#include "plan/inference/chance/fit.h"
+#include "plan/inference/seeds/default_generator.h"
 #include "plan/inference/seeds/random_parts.h"
+#include "plan/inference/seeds/seed_search.h"
 #include "plan/inference/seeds/usual_seeds.h"
 
 namespace clairfs {

@@ -10,7 +10,7 @@
 
 #include "cache/base/fd.h"
 #include "cache/base/text.h"
-#include "plan/inference/fit.h"
+#include "plan/inference/chance/fit.h"
 
 namespace clairfs {
 namespace {

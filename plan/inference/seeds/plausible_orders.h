@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/inference/seed_search.h"
+#include "plan/inference/seeds/seed_search.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {

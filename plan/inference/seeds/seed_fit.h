@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/inference/seed_search.h"
+#include "plan/inference/seeds/seed_search.h"
 #include "plan/random/mt19937.h"
 
 namespace clairfs {

@@ -7,9 +7,9 @@
 
 #include <benchmark/benchmark.h>
 
-#include "plan/inference/default_generator.h"
-#include "plan/inference/seed_search.h"
+#include "plan/inference/seeds/default_generator.h"
 #include "plan/inference/seeds/seed_fit.h"
+#include "plan/inference/seeds/seed_search.h"
 
 using namespace clairfs;
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "plan/inference/default_generator.h"
+#include "plan/inference/seeds/default_generator.h"
 #include "plan/inference/seeds/usual_seeds.h"
 #include "tests/support/catch.h"
 #include "tests/support/reader_model.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "plan/inference/default_generator.h"
+#include "plan/inference/seeds/default_generator.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_tree.h"
 

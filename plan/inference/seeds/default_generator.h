@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "cache/base/result.h"
-#include "plan/inference/chance.h"
+#include "plan/inference/chance/chance.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {

@@ -1,4 +1,4 @@
-#include "plan/inference/chance.h"
+#include "plan/inference/chance/chance.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "plan/inference/seed_search.h"
+#include "plan/inference/seeds/seed_search.h"
 
 #include <algorithm>
 #include <atomic>

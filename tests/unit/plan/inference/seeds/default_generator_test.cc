@@ -1,4 +1,4 @@
-#include "plan/inference/default_generator.h"
+#include "plan/inference/seeds/default_generator.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan/inference/default_generator.h"
-#include "plan/inference/seed_search.h"
+#include "plan/inference/seeds/default_generator.h"
+#include "plan/inference/seeds/seed_search.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {

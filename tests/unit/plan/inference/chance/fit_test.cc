@@ -1,4 +1,4 @@
-#include "plan/inference/fit.h"
+#include "plan/inference/chance/fit.h"
 
 #include <cmath>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "plan/inference/shuffle_search.h"
+#include "plan/inference/seeds/shuffle_search.h"
 
 #include <cmath>
 #include <thread>

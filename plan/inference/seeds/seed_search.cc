@@ -1,4 +1,4 @@
-#include "plan/inference/seed_search.h"
+#include "plan/inference/seeds/seed_search.h"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@
 
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
-#include "plan/inference/chance.h"
+#include "plan/inference/chance/chance.h"
 #include "plan/inference/seeds/first_samples.h"
 #include "plan/inference/seeds/seed_fit.h"
 #include "plan/random/mt19937.h"
