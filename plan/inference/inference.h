@@ -1,12 +1,13 @@
 // Inference: finds out by itself what readers follow, where no plan was registered.
 //
-// Opens are recorded (access_recorder.h), and compared with the orders that are likely (order_search.h) when
-// 12 opens were seen, and again after half as many more, and so on, but at 48 on the way; where there are
-// several readers, each after half as many more of its own; and two seconds after an open. An order that is
-// certain (chance/fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen;
-// once the next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched again.
+// Opens are recorded (watched/access_recorder.h), and compared with the orders that are likely
+// (search/order_search.h) when 12 opens were seen, and again after half as many more, and so on, but at 48 on
+// the way; where there are several readers, each after half as many more of its own; and two seconds after an
+// open. An order that is certain (chance/fit.h) becomes a plan with the name kFoundPlan. It is a plan of the
+// epoch that was seen; once the next one is seen to follow on, it is one of all epochs. A reader that leaves
+// it is watched again.
 //
-// Of files whose records can be numbered (records/record_files.h) each READ is recorded as an open is, with
+// Of files whose records can be numbered (watched/record_files.h) each READ is recorded as an open is, with
 // its pages. Which record it shows is found out when it is looked at.
 //
 // Several readers at once are told apart by the programs that they are (readers/process_tree.h). A plan that
@@ -34,17 +35,17 @@
 #include "cache/tasks/alarm.h"
 #include "cache/tasks/idle_thread.h"
 #include "cache/tasks/step_thread.h"
-#include "plan/inference/order_search.h"
 #include "plan/inference/readers/process_tree.h"
-#include "plan/inference/readers/reader_search.h"
-#include "plan/inference/records/record_files.h"
+#include "plan/inference/search/order_search.h"
+#include "plan/inference/search/reader_search.h"
 #include "plan/inference/watched/access_recorder.h"
+#include "plan/inference/watched/record_files.h"
 
 namespace clairfs {
 
 enum class InferMode : uint8_t {
   off,    ///< nothing is recorded
-  cheap,  ///< the orders of candidates.h, and shuffles with usual values of torch.manual_seed()
+  cheap,  ///< the orders of search/candidates.h, and shuffles with usual values of torch.manual_seed()
   full    ///< the same and all other shuffles of torch: hundreds of core-seconds
 };
 

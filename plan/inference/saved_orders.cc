@@ -11,7 +11,7 @@
 
 #include "cache/base/escaped.h"
 #include "cache/base/own_file.h"
-#include "plan/inference/candidates.h"
+#include "plan/inference/search/candidates.h"
 #include "plan/inference/seeds/default_generator.h"
 
 namespace clairfs {

@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/inference/order_search.h"
+#include "plan/inference/search/order_search.h"
 #include "plan/run/plan_run.h"
 #include "plan/spec/plan_spec.h"
 

@@ -21,7 +21,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plan/inference/order_search.h"
+#include "plan/inference/search/order_search.h"
 #include "plan/sequence/access_sequence.h"
 #include "plan/sequence/plan_sampler.h"
 #include "tests/support/made_up_catalog.h"

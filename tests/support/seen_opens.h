@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/inference/order_search.h"
+#include "plan/inference/search/order_search.h"
 #include "tests/support/catch.h"
 #include "tests/support/made_up_catalog.h"
 #include "tests/support/reader_model.h"

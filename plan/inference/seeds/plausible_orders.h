@@ -2,7 +2,8 @@
 //
 // DistributedSampler(seed=) and DataLoader(shuffle=True, generator=) shuffle with a generator that was seeded
 // for it, so that seed_search.h tries a million seeds in a moment. Other libraries settle the first sample
-// last, or draw it from all of the generator's state: their seeds are tried one by one (candidates.h).
+// last, or draw it from all of the generator's state: their seeds are tried one by one
+// (search/candidates.h).
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 // ioctl from CPython before 3.14 (fs/README.md). stat(2) and listings tell nothing. Several accesses to a
 // file in a row are one: the pieces of a large file, the READ after its ioctl, also where some tens of
 // readers take turns. In a file whose records are numbered each READ stands for itself, with its pages
-// (records/record_files.h).
+// (record_files.h).
 //
 // Cost. Switched off: a load without order. On: a lock, a look at the newest files, and an entry of sixteen
 // bytes, some tens of nanoseconds beside the ten thousand of a READ.

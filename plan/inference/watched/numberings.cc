@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "plan/formats/data_files.h"
-#include "plan/inference/records/sighting.h"
+#include "plan/inference/watched/sighting.h"
 
 namespace clairfs {
 namespace {

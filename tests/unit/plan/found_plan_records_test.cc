@@ -14,7 +14,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/reader_model.h"
 #include "tests/support/staging_fixture.h"
-#include "tests/unit/plan/inference/records/kernel_reads.h"
+#include "tests/unit/plan/inference/watched/kernel_reads.h"
 
 namespace clairfs::found_records {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "plan/inference/candidates.h"
-#include "plan/inference/order_search.h"
+#include "plan/inference/search/candidates.h"
+#include "plan/inference/search/order_search.h"
 #include "plan/inference/seeds/default_generator.h"
 
 namespace clairfs {

@@ -1,4 +1,4 @@
-#include "plan/inference/candidates.h"
+#include "plan/inference/search/candidates.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "plan/inference/readers/reader_search.h"
+#include "plan/inference/search/reader_search.h"
 
 #include <algorithm>
 #include <iterator>

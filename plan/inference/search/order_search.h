@@ -3,7 +3,7 @@
 //
 // The folder that holds the samples is the one in which most opens lie; samples are numbered in it as
 // ImageFolder does, and by path. Or samples are records of a file, whose numbering is given: then a READ that
-// shows one (records/sighting.h) is what an open is of a file. Orders come from the samplers themselves
+// shows one (watched/sighting.h) is what an open is of a file. Orders come from the samplers themselves
 // (plan/samplers), the likeliest first (candidates.h). An order that a sampler deals to ranks is compared as
 // a whole: how far apart a thread's opens lie tells the size of the job, and which residues they have tells
 // the ranks that are here.
@@ -33,10 +33,10 @@
 #include "plan/formats/dataset.h"
 #include "plan/inference/chance/fit.h"
 #include "plan/inference/readers/process_tree.h"
+#include "plan/inference/readers/reader_facts.h"
 #include "plan/inference/seeds/shuffle_search.h"
 #include "plan/inference/watched/access_recorder.h"
 #include "plan/inference/watched/numberings.h"
-#include "plan/inference/watched/reader_facts.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/inference/order_search.h"
+#include "plan/inference/search/order_search.h"
 #include "tests/support/catch.h"
 #include "tests/support/seen_opens.h"
 

@@ -1,4 +1,4 @@
-#include "plan/inference/records/sighting.h"
+#include "plan/inference/watched/sighting.h"
 
 #include <algorithm>
 #include <bit>

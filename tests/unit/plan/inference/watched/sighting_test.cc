@@ -1,4 +1,4 @@
-#include "plan/inference/records/sighting.h"
+#include "plan/inference/watched/sighting.h"
 
 #include <algorithm>
 #include <memory>
@@ -12,7 +12,7 @@
 #include "plan/formats/samples/record_table.h"
 #include "tests/support/catch.h"
 #include "tests/support/made_up_catalog.h"
-#include "tests/unit/plan/inference/records/kernel_reads.h"
+#include "tests/unit/plan/inference/watched/kernel_reads.h"
 
 using namespace clairfs;
 

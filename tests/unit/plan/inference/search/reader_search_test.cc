@@ -1,5 +1,5 @@
 // Several readers at once, as their opens come in the order of time.
-#include "plan/inference/readers/reader_search.h"
+#include "plan/inference/search/reader_search.h"
 
 #include <limits>
 #include <map>

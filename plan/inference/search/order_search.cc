@@ -1,4 +1,4 @@
-#include "plan/inference/order_search.h"
+#include "plan/inference/search/order_search.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "plan/inference/candidates.h"
-#include "plan/inference/dealing.h"
+#include "plan/inference/search/candidates.h"
+#include "plan/inference/search/dealing.h"
 #include "plan/inference/seeds/default_generator.h"
 #include "plan/inference/seeds/plausible_orders.h"
 #include "plan/inference/watched/repeated_order.h"

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "plan/inference/order_search.h"
+#include "plan/inference/search/order_search.h"
 
 namespace clairfs {
 

@@ -1,4 +1,4 @@
-#include "plan/inference/order_search.h"
+#include "plan/inference/search/order_search.h"
 
 #include <cmath>
 #include <cstdlib>

@@ -9,11 +9,11 @@
 
 #include "cache/catalog/builder.h"
 #include "plan/formats/samples/fixed_records.h"
-#include "plan/inference/order_search.h"
+#include "plan/inference/search/order_search.h"
 #include "plan/tracking/read_runs.h"
 #include "tests/support/catch.h"
 #include "tests/support/reader_model.h"
-#include "tests/unit/plan/inference/records/kernel_reads.h"
+#include "tests/unit/plan/inference/watched/kernel_reads.h"
 
 namespace clairfs::record_orders {
 namespace {

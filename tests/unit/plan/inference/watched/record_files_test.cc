@@ -1,4 +1,4 @@
-#include "plan/inference/records/record_files.h"
+#include "plan/inference/watched/record_files.h"
 
 #include <cerrno>
 #include <fstream>

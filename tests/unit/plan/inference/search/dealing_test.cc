@@ -1,4 +1,4 @@
-#include "plan/inference/dealing.h"
+#include "plan/inference/search/dealing.h"
 
 #include <random>
 

@@ -1,4 +1,4 @@
-#include "plan/inference/watched/reader_facts.h"
+#include "plan/inference/readers/reader_facts.h"
 
 #include <string>
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "plan/inference/order_search.h"
 #include "plan/inference/readers/process_tree.h"
+#include "plan/inference/search/order_search.h"
 
 namespace clairfs {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/inference/watched/reader_facts.h"
+#include "plan/inference/readers/reader_facts.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {
