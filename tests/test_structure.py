@@ -1,9 +1,10 @@
 """The folders of the sources: each may use only those to its left here. CMake keeps the order of the top ones.
 
 A folder that is new, or an include against the order, fails; so does a folder that has grown so large that nobody finds
-anything in it.
+anything in it. Folders below those that are listed need no place, but they too may not use each other in a ring.
 """
 
+import graphlib
 import pathlib
 import re
 
@@ -45,9 +46,35 @@ def includes(path):
     return re.findall(r'^#include "([^"]+)"', (ROOT / path).read_text(), re.MULTILINE)
 
 
+def includes_between_folders():
+    """Of each (folder, folder that it uses) the includes that say so."""
+    found = {}
+    for path in (path for top in ORDER for path in sources(top)):
+        for used in includes(path):
+            folders = str(path.parent), str(pathlib.PurePath(used).parent)
+            if place(used)[0] in TOPS and folders[0] != folders[1]:
+                found.setdefault(folders, []).append(f"{path} includes {used}")
+    return found
+
+
+def ring(pairs):
+    """Folders each of which uses the one before it, the first one at the end again; none if there is no such ring."""
+    uses = {}
+    for user, used in pairs:
+        uses.setdefault(user, set()).add(used)
+    try:
+        graphlib.TopologicalSorter(uses).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
 def test_the_rule_itself():
     assert against_order(("cache", "io"), ("cache", "nvme")) and not against_order(("cache", "nvme"), ("cache", "io"))
     assert against_order(("fs", "ops"), ("net", ".")) and not against_order(("net", "."), ("plan", "."))
+    assert not ring([("x", "x/a"), ("x", "x/b"), ("x/b", "x/a")])
+    found = ring([("x", "x/a"), ("x/b", "x"), ("x/a", "x/b"), ("x/b", "x/c")])
+    assert set(zip(found[1:], found)) == {("x", "x/a"), ("x/a", "x/b"), ("x/b", "x")}
 
 
 def test_every_folder_has_its_place():
@@ -59,6 +86,13 @@ def test_no_include_runs_against_the_order():
     found = [f"{path} includes {used}" for top in ORDER for path in sources(top) for used in includes(path)
              if place(used)[0] in TOPS and against_order(place(path), place(used))]
     assert not found, "\n".join(found)
+
+
+def test_no_folders_use_each_other_in_a_ring():
+    found = includes_between_folders()
+    assert len(found) > 100
+    folders = ring(found)
+    assert not folders, "\n".join(line for pair in zip(folders[1:], folders) for line in found[pair])
 
 
 def test_every_include_says_where_it_is():
