@@ -7,11 +7,6 @@
 namespace clairfs {
 namespace {
 
-// As of other shuffles (shuffle_search.cc): opens that are enough of any dataset, and how far they may stray
-// at least.
-constexpr size_t kMostOpens = 512;
-constexpr uint64_t kNearest = 1 << 11;
-
 struct Drawn {
   const char* sampler;
   const char* generator;
@@ -25,10 +20,10 @@ PlausibleOrders plausible_orders(uint64_t n, std::span<const uint32_t> first_see
                                  const SeedSearchOptions& how) {
   SeedSearchOptions rest = how;
   PlausibleOrders found;
-  const auto some = first_seen.first(std::min(first_seen.size(), kMostOpens));
+  const auto some = first_seen.first(std::min(first_seen.size(), kEnoughOpens));
   for (const Drawn& drawn : kDrawn) {
     SeedEvidence evidence{.n = n, .first_seen = {some.begin(), some.end()}, .draws = drawn.draws};
-    evidence.reach = widest_reach(evidence, rest, std::min(kNearest, n / 4));
+    evidence.reach = widest_reach(evidence, rest, std::min(kLeastReach, n / 4));
     if (evidence.reach == 0) continue;
     const Result<SeedSearchResult> result = search_seeds(evidence, rest);
     if (!result) continue;

@@ -129,6 +129,12 @@ double outputs_tried(const SeedSearchOptions& options);
 /// the evidence's own; REQUIRES that it is consistent otherwise.
 uint64_t widest_reach(SeedEvidence evidence, const SeedSearchOptions& options, uint64_t least);
 
+/// Opens that are enough of any dataset.
+inline constexpr size_t kEnoughOpens = 512;
+/// For widest_reach(): opens may stray as far as those of four workers with batches of 200, or the search
+/// would often be in vain. Of small datasets a quarter.
+inline constexpr uint64_t kLeastReach = 1 << 11;
+
 /// The part of the evidence that one seed explains, for a handful of expected seeds. `log_chance` is that of
 /// one order; multiply by as many as are tried. REQUIRES: check_seed_evidence().
 FoundSeed explain_by_seed(const SeedEvidence& evidence, uint32_t seed);

@@ -11,18 +11,11 @@
 namespace clairfs {
 namespace {
 
-// Opens that are enough of any dataset.
-constexpr size_t kMostOpens = 512;
-
-// Opens may stray as far as those of four workers with batches of 200, or the search would often be in vain.
-// Of small datasets a quarter.
-constexpr uint64_t kNearest = 1 << 11;
-
 // The opens that are compared.
 SeedEvidence evidence_of(const ShuffleSearch::Seen& seen, const SeedSearchOptions& search) {
   SeedEvidence evidence{.n = seen.n, .first_seen = seen.first_seen};
-  if (evidence.first_seen.size() > kMostOpens) evidence.first_seen.resize(kMostOpens);
-  evidence.reach = widest_reach(evidence, search, std::min(kNearest, seen.n / 4));
+  if (evidence.first_seen.size() > kEnoughOpens) evidence.first_seen.resize(kEnoughOpens);
+  evidence.reach = widest_reach(evidence, search, std::min(kLeastReach, seen.n / 4));
   return evidence;
 }
 
