@@ -25,7 +25,12 @@ Result<std::shared_ptr<LogFile>> LogFile::open(const std::string& path) {
 
 LogFile::LogFile(std::string path, Fd file) : path_(std::move(path)), file_(std::move(file)) {
   struct stat attributes {};
-  if (::fstat(file_.get(), &attributes) == 0) bytes_ = static_cast<uint64_t>(attributes.st_size);
+  if (::fstat(file_.get(), &attributes) == 0) look_at(attributes);
+}
+
+void LogFile::look_at(const struct stat& attributes) {
+  bytes_ = static_cast<uint64_t>(attributes.st_size);
+  is_file_ = S_ISREG(attributes.st_mode);
 }
 
 void LogFile::open_again() {
@@ -33,7 +38,7 @@ void LogFile::open_again() {
   struct stat attributes {};
   if (!file || ::fstat(file.get(), &attributes) != 0) return;
   file_ = std::move(file);
-  bytes_ = static_cast<uint64_t>(attributes.st_size);
+  look_at(attributes);
 }
 
 void LogFile::reopen() {
@@ -44,7 +49,7 @@ void LogFile::reopen() {
 void LogFile::sink_it_(const spdlog::details::log_msg& message) {
   spdlog::memory_buf_t line;
   formatter_->format(message, line);
-  if (bytes_ > 0 && bytes_ + line.size() > kMostBytes) {
+  if (is_file_ && bytes_ > 0 && bytes_ + line.size() > kMostBytes) {
     ::rename(path_.c_str(), (path_ + ".1").c_str());
     bytes_ = 0;  // also where it could not be renamed: tried again after as many bytes
     open_again();

@@ -44,6 +44,19 @@ TEST_CASE("the log never takes more than twice its limit") {
   CHECK(bytes > 4ULL << 20);
 }
 
+TEST_CASE("a log that is a device is never renamed") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.path() + "/x.log";
+  std::filesystem::create_symlink("/dev/null", options.log_file);
+  const auto log = make_logger(options);
+  REQUIRE(log);
+  const std::string line(1000, 'x');
+  for (int i = 0; i < 5'000; ++i) (*log)->info(line);
+  CHECK(std::filesystem::is_symlink(options.log_file));
+  CHECK(!std::filesystem::exists(std::filesystem::symlink_status(options.log_file + ".1")));
+}
+
 TEST_CASE("a log that was moved away goes on under its name once it is opened anew") {
   const TemporaryDirectory directory;
   MountOptions options;
