@@ -6,56 +6,40 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 namespace clairfs {
-namespace {
 
-Fd open_log(const std::string& path) {
-  return Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+Result<std::unique_ptr<LogFile>> LogFile::open(const std::string& path) {
+  std::unique_ptr<LogFile> log(new LogFile(path));
+  if (!log->try_open()) return system_error(errno, "open");
+  return Result<std::unique_ptr<LogFile>>(std::move(log));
 }
 
-}  // namespace
-
-Result<std::shared_ptr<LogFile>> LogFile::open(const std::string& path) {
-  Fd file = open_log(path);
-  if (!file) return system_error(errno, "open");
-  return std::shared_ptr<LogFile>(new LogFile(path, std::move(file)));
-}
-
-LogFile::LogFile(std::string path, Fd file) : path_(std::move(path)), file_(std::move(file)) {
+bool LogFile::try_open() {
+  // Not waiting for a reader, should it be a pipe. Of a file it makes no difference.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  Fd file(::open(path_.c_str(), kFlags, 0600));
   struct stat attributes {};
-  if (::fstat(file_.get(), &attributes) == 0) look_at(attributes);
-}
-
-void LogFile::look_at(const struct stat& attributes) {
+  if (!file || ::fstat(file.get(), &attributes) != 0) return false;
+  file_ = std::move(file);
   bytes_ = static_cast<uint64_t>(attributes.st_size);
   is_file_ = S_ISREG(attributes.st_mode);
+  return true;
 }
 
-void LogFile::open_again() {
-  Fd file = open_log(path_);
-  struct stat attributes {};
-  if (!file || ::fstat(file.get(), &attributes) != 0) return;
-  file_ = std::move(file);
-  look_at(attributes);
+void LogFile::open_anew() {
+  try_open();
 }
 
-void LogFile::reopen() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  open_again();
-}
-
-void LogFile::sink_it_(const spdlog::details::log_msg& message) {
-  spdlog::memory_buf_t line;
-  formatter_->format(message, line);
+bool LogFile::write(std::string_view line) {
   if (is_file_ && bytes_ > 0 && bytes_ + line.size() > kMostBytes) {
-    ::rename(path_.c_str(), (path_ + ".1").c_str());
+    std::rename(path_.c_str(), older_.c_str());
     bytes_ = 0;  // also where it could not be renamed: tried again after as many bytes
-    open_again();
+    open_anew();
   }
-  // A full disk costs lines of the log and nothing else.
-  if (::write(file_.get(), line.data(), line.size()) > 0) bytes_ += line.size();
+  const bool written = write_whole(file_.get(), line);
+  if (written) bytes_ += line.size();
+  return written;
 }
 
 }  // namespace clairfs

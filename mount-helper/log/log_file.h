@@ -3,40 +3,40 @@
 // spdlog's own rotating sink does the former only.
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-
-#include <spdlog/sinks/base_sink.h>
-#include <sys/stat.h>
+#include <string_view>
 
 #include "cache/base/fd.h"
 #include "cache/base/result.h"
+#include "mount-helper/log/log_output.h"
 
 namespace clairfs {
 
-/// Thread-safe. Lines are written one by one, appended, so that several processes can share a file.
-class LogFile final : public spdlog::sinks::base_sink<std::mutex> {
+/// Lines are written one by one, appended, so that several processes can share a file.
+class LogFile final : public LogOutput {
  public:
   /// At this size in bytes the file becomes PATH.1, in the place of an older one: weeks of a quiet mount, and
   /// a few seconds to read through. A device or a pipe (/dev/null, say) stays in its place.
   static constexpr uint64_t kMostBytes = 4 << 20;
 
-  /// Makes the file, or goes on with it. Errors: what open(2) says, without the path.
-  static Result<std::shared_ptr<LogFile>> open(const std::string& path);
+  /// Makes the file, or goes on with it. Errors: what open(2) says, without the path; ENXIO for a pipe that
+  /// nobody has open for reading.
+  static Result<std::unique_ptr<LogFile>> open(const std::string& path);
 
-  /// Opens the file again. Where that fails the log goes on where it was.
-  void reopen();
+  bool write(std::string_view line) override;
+  /// Where that fails the log goes on where it was.
+  void open_anew() override;
 
  private:
-  LogFile(std::string path, Fd file);
-  void sink_it_(const spdlog::details::log_msg& message) override;
-  void flush_() override {}  // write(2) has no buffer of ours
-  void open_again();
-  void look_at(const struct stat& attributes);
+  explicit LogFile(const std::string& path) : path_(path), older_(path + ".1") {}
+  /// False, with errno set: it goes on where it was.
+  bool try_open();
 
   const std::string path_;
-  Fd file_;               // these three are guarded by base_sink's mutex
+  const std::string older_;
+  Fd file_;
   uint64_t bytes_ = 0;    // in the file, as far as this process knows
   bool is_file_ = false;  // and no device or pipe
 };

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -15,6 +14,7 @@
 #include "cache/base/escaped.h"
 #include "cache/base/own_file.h"
 #include "mount-helper/log/log_file.h"
+#include "mount-helper/log/log_queue.h"
 #include "mount-helper/log/systemd.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/version.h"
@@ -34,12 +34,21 @@ Error no_log_file(const std::string& path, const Error& why) {
                                 why.message)};
 }
 
-Result<spdlog::sink_ptr> file_sink(const std::string& path) {
+Result<std::unique_ptr<LogFile>> open_log_file(const std::string& path) {
   const Status made = make_directories(std::filesystem::path(path).parent_path());
   if (!made) return no_log_file(path, made.error());
   auto file = LogFile::open(path);
   if (!file) return no_log_file(path, file.error());
-  return spdlog::sink_ptr(*file);
+  return file;
+}
+
+// One for each place that the lines of make_logger() go to.
+std::vector<LogQueue*> queues_of(Logger& log) {
+  std::vector<LogQueue*> queues;
+  for (const spdlog::sink_ptr& sink : log.sinks()) {
+    if (auto* queue = dynamic_cast<LogQueue*>(sink.get())) queues.push_back(queue);
+  }
+  return queues;
 }
 
 // On a terminal a line of progress may stand where the next line goes.
@@ -49,12 +58,12 @@ std::string before_line() {
 
 // `who` stands before each message.
 void set_patterns(Logger& log, const std::string& who) {
-  for (const spdlog::sink_ptr& sink : log.sinks()) {
-    const bool is_file = std::dynamic_pointer_cast<LogFile>(sink) != nullptr;
+  for (LogQueue* queue : queues_of(log)) {
+    const bool is_file = dynamic_cast<const LogFile*>(&queue->output()) != nullptr;
     if (!is_file && stderr_is_journal()) {
-      sink->set_formatter(journal_formatter(who + "%v"));
+      queue->set_formatter(journal_formatter(who + "%v"));
     } else {
-      sink->set_pattern((is_file ? "" : before_line()) + kPattern + who + "%v");
+      queue->set_pattern((is_file ? "" : before_line()) + kPattern + who + "%v");
     }
   }
 }
@@ -86,15 +95,14 @@ std::string log_file_of(const MountOptions& options) {
 
 Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
-  if (options.foreground) sinks.push_back(std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-  if (const std::string file = log_file_of(options); !file.empty()) {
-    auto sink = file_sink(file);
-    if (!sink) return sink.error();
-    sinks.push_back(*sink);
+  if (options.foreground) sinks.push_back(std::make_shared<LogQueue>(std::make_unique<StderrOutput>()));
+  if (const std::string path = log_file_of(options); !path.empty()) {
+    auto file = open_log_file(path);
+    if (!file) return file.error();
+    sinks.push_back(std::make_shared<LogQueue>(std::move(*file)));
   }
   auto logger = std::make_shared<Logger>("clairfs", sinks.begin(), sinks.end());
   logger->set_level(spdlog::level::from_str(options.log_level));
-  logger->flush_on(spdlog::level::info);  // a log is read after a crash
   set_patterns(*logger, "");
   return logger;
 }
@@ -113,9 +121,7 @@ void name_node_in_log(Logger& log, uint32_t node) {
 }
 
 void reopen_log(Logger& log) {
-  for (const spdlog::sink_ptr& sink : log.sinks()) {
-    if (const auto file = std::dynamic_pointer_cast<LogFile>(sink)) file->reopen();
-  }
+  for (LogQueue* queue : queues_of(log)) queue->open_anew();
 }
 
 std::string log_greeting(const MountOptions& options) {

@@ -33,7 +33,7 @@ Status check_log_file(const MountOptions& options);
 /// Lines name this node from now on: the nodes of a job may write to one terminal or file.
 void name_node_in_log(Logger& log, uint32_t node);
 
-/// Opens the files of the log again under their names, after a log rotation has moved them away.
+/// The next line goes to the files that have the log's names then: a log rotation has moved the others away.
 void reopen_log(Logger& log);
 
 /// The first line of a log, which a report of a fault needs: version, process, host, kernel and options.

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <set>
 
+#include <sys/stat.h>
+
 #include "fs/base/text_file.h"
 #include "tests/support/catch.h"
 #include "tests/unit/mount-helper/temporary_directory.h"
@@ -29,7 +31,6 @@ TEST_CASE("the log never takes more than twice its limit") {
   options.log_file = directory.path() + "/deep/er/x.log";
   const auto log = make_logger(options);
   REQUIRE(log);
-  (*log)->flush_on(spdlog::level::off);
   const std::string line(1000, 'x');
   for (int i = 0; i < 12'000; ++i) (*log)->info(line);
   (*log)->flush();
@@ -109,4 +110,14 @@ TEST_CASE("a log that cannot be opened is named once, with what else may be done
   CHECK(log.error().message == "log file " + options.log_file +
                                    ": open: Is a directory; name another place with --log-file or "
                                    "--catalog-dir");
+}
+
+TEST_CASE("a pipe that nobody reads is no log") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.path() + "/pipe";
+  REQUIRE(::mkfifo(options.log_file.c_str(), 0600) == 0);
+  const auto log = make_logger(options);
+  REQUIRE(!log);
+  CHECK_THAT(log.error().message, Contains("No such device or address"));
 }
