@@ -5,7 +5,7 @@ import errno
 import os
 
 import pytest
-from clairmount import clairfs
+from clairmount import clairfs, logged
 from faultlib import CHUNK, assert_hashes, digest, make_dataset, outcome
 from planning import plan, predicted, register, wait_ahead
 from test_source_changes import CHANGES, GONE
@@ -41,7 +41,7 @@ def test_changed_ahead_of_the_reader(tmp, change):
         assert plan(mount)["suspensions"] == 0, plan(mount)
         assert mount.stat("pfs.stale_files") >= len(victims)
         for victim in victims:
-            assert any("changed on the source" in line and victim in line for line in mount.log().splitlines())
+            assert logged(mount, "changed on the source", victim)
 
 
 @pytest.mark.parametrize(("form", "change"), [
@@ -82,8 +82,7 @@ def test_file_of_records_changed_ahead_of_the_reader(tmp, form, change):
         # What keeps the old file open may go on reading it.
         assert failed > 0 or change in ("replaced", "deleted")
         assert plan(mount)["suspensions"] == 0, plan(mount)
-        named = [line for line in mount.log().splitlines() if "changed on the source" in line and job["path"] in line]
-        assert len(named) == 1 or failed == 0, named
+        assert failed == 0 or len(logged(mount, "changed on the source", job["path"])) == 1
         assert mount.process.poll() is None
 
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from clairjob import clairjob
-from clairmount import slowfs, tempdir, wait_until
+from clairmount import logged, slowfs, tempdir, wait_until
 from faultlib import PATIENCE, reading
 from preload import faults
 from training import Dataset, Readers, register_on_all
@@ -55,7 +55,7 @@ def test_reads_from_the_nvme_of_a_node_fail(large, tmp, faults):
         faults.read_errno = errno.EIO
         train(large, job)
         assert faults.hits > 0
-        assert str(tmp / f"nvme{VICTIM}") in job.log()
+        assert logged(job, str(tmp / f"nvme{VICTIM}"))
 
 
 def test_writes_to_the_nvme_of_a_node_fail(large, tmp, faults):

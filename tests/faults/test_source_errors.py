@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from clairmount import MountError, clairfs, slowfs, tempdir, tree_files, wait_until
+from clairmount import MountError, clairfs, logged, slowfs, tempdir, tree_files, wait_until
 from faultlib import CHUNK, PATIENCE, assert_hashes, digest, in_background, joined, make_dataset, outcome, reading
 from mounting import io_choices
 from planning import plan, predicted, register
@@ -41,7 +41,7 @@ def test_one_file_fails(source, pfs, io, planned):
         assert_hashes(mount, hashes, hashes.keys() - {victim})
         stats = mount.stats()
         assert stats["pfs"]["errors"] >= 3 and stats["reads"]["failed"] >= 3
-        assert victim in mount.log()
+        assert logged(mount, victim)
         pfs.command("clear")
         assert digest(mount.path / victim) == hashes[victim]
 

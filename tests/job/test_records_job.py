@@ -147,4 +147,4 @@ def test_one_node_reads_the_index_for_all():
                                                                  "ranks_per_node=1"), job))
                 wait_until(lambda: all(in_force(node) for node in job), "the plan is in force on all nodes")
                 assert slow.counters()["bytes"] < 1.6 * size  # the index, and what the tiers hold
-                assert job.log().count("20000 samples of lmdb from another node") == 2
+                wait_until(lambda: job.log().count("20000 samples of lmdb from another node") == 2, "two were sent the index")

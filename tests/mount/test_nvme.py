@@ -7,7 +7,7 @@ import subprocess
 import threading
 
 import pytest
-from clairmount import clairfs, is_mounted, wait_until
+from clairmount import clairfs, is_mounted, logged, wait_until
 from mounting import assert_one_line, io_choices, only_root, run
 from nvme_data import CHUNK, CHUNKS, fill, on_disk, options, read_all
 
@@ -85,7 +85,7 @@ def test_another_dataset_in_the_same_directory_is_warned_of(dataset, nvme, tmp):
     with clairfs(source, *options(nvme)) as mount:
         fill(mount, contents)
     with clairfs(tmp / "other", *options(nvme)) as mount:
-        assert f"none of the {CHUNKS} chunks kept there" in mount.log() and "NVMe directory of its own" in mount.log()
+        assert logged(mount, f"none of the {CHUNKS} chunks kept there") and logged(mount, "NVMe directory of its own")
 
 
 def test_one_daemon_for_a_directory(dataset, nvme, tmp):

@@ -7,7 +7,7 @@ import subprocess
 import threading
 
 import pytest
-from clairmount import clairfs, is_mounted, wait_until
+from clairmount import clairfs, is_mounted, logged, wait_until
 from mounting import SETTLE_SECONDS, assert_one_line, io_choices, run
 from nvme_data import CHUNK, CHUNKS, TOTAL, fill, options, put_records, read_all, read_until_it_fails
 
@@ -29,7 +29,7 @@ def test_flipped_byte_is_noticed_and_refetched(dataset, nvme):
         stats = mount.stats()
         assert stats["nvme"]["checksum_failures"] == 1 and stats["reads"]["failed"] == 0
         assert stats["pfs"]["bytes"] == CHUNK
-        assert "checksum" in mount.log() and "wrong checksum" in mount.control("status")
+        assert logged(mount, "checksum") and "wrong checksum" in mount.control("status")
         wait_until(lambda: mount.stat("tiers.nvme.chunks") == CHUNKS, "the chunk is kept again", SETTLE_SECONDS)
         mount.remount()
         read_all(mount, contents)
@@ -193,4 +193,4 @@ def test_segments_are_cut_off_while_mounted(dataset, nvme):
         stats = mount.stats()
         assert stats["reads"]["failed"] == 0
         assert stats["nvme"]["errors"] + stats["nvme"]["checksum_failures"] > 0
-        assert str(nvme) in mount.log()
+        assert logged(mount, str(nvme))

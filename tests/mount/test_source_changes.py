@@ -6,7 +6,7 @@ import shutil
 import threading
 
 import pytest
-from clairmount import clairfs, drop_page_cache, make_tree, wait_until
+from clairmount import clairfs, drop_page_cache, logged, make_tree, wait_until
 from mounting import assert_same_files, errno_of, io_choices
 
 CHUNK = 64 << 10
@@ -66,7 +66,7 @@ CHANGES = {
 
 def lines_about(mount, name):
     """Log lines that name the file as changed."""
-    return [line for line in mount.log().splitlines() if "changed on the source" in line and name in line]
+    return logged(mount, "changed on the source", name)
 
 
 @pytest.mark.parametrize("victim", ["victim", "large victim"])

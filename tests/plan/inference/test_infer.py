@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from clairmount import SLOWNESS, binary, sanitized, wait_until
+from clairmount import SLOWNESS, binary, logged, sanitized, wait_until
 from planning import cancel, plan, register, wait_ahead
 from unplanned import LISTED, TORCH, assert_followed, detect, detect_text, found, job_words, run_job, searching, torch_job
 
@@ -136,7 +136,7 @@ run(3, lambda number: batches)
     mount.remount()
     cat(mount, "1,60")
     wait_until(lambda: found(mount), "the order is found")
-    assert mount.log().count("orders that were found before are not known") == 1
+    assert len(logged(mount, "orders that were found before are not known")) == 1
 
 
 @pytest.mark.skipif(sanitized(), reason="the search ends after 30 core-seconds, of which a sanitizer takes some times as many")

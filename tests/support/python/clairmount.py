@@ -235,6 +235,17 @@ def wait_until(condition, what, seconds=START_SECONDS):
         time.sleep(min(0.002 + waited / 20, 0.05))
 
 
+def logged(daemon, *parts):
+    """The lines of the log of a mount or a job that hold all of the parts, once there are any: the daemon has a thread that
+    writes them, a moment after what they tell of."""
+
+    def lines():
+        return [line for line in daemon.log().splitlines() if all(part in line for part in parts)]
+
+    wait_until(lines, f"a line of the log with {parts}")
+    return lines()
+
+
 class _Daemon:
     """A program that serves a mount in the foreground. Not for direct use."""
 
