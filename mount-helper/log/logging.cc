@@ -116,6 +116,10 @@ Status check_log_file(const MountOptions& options) {
   return no_log_file(file, system_error(errno, "write to " + there.string()));
 }
 
+void start_log(Logger& log) {
+  for (LogQueue* queue : queues_of(log)) queue->start();
+}
+
 void name_node_in_log(Logger& log, uint32_t node) {
   set_patterns(log, fmt::format("[node {}] ", node));
 }

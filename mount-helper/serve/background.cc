@@ -77,7 +77,9 @@ int serve_guarded(const Serve& serve, const MountOptions& options, Logger& log, 
   bool said = false;
   const ServeEvents guarded = {.ready =
                                    [&](Status status) {
-                                     if (!std::exchange(said, true)) events.ready(std::move(status));
+                                     if (std::exchange(said, true)) return;
+                                     log.flush();  // on a terminal, what led to it comes first
+                                     events.ready(std::move(status));
                                    },
                                .progress = events.progress};
   try {

@@ -91,6 +91,7 @@ int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
     return exit_usage;
   }
   if (place->size > 1) name_node_in_log(log, place->self.value);
+  start_log(log);
   log.info("{}", log_greeting(options));
   int status = exit_success;
   {

@@ -70,6 +70,7 @@ void MountPoint::undo() {
 void MountPoint::abandon() {
   guard_.abort();
   if (session_) session_->stop();
+  log_.flush();
 }
 
 void MountPoint::end_by_force() {
@@ -87,6 +88,7 @@ void MountBase::end_on_signal() {
   const int signal = signals.pending();
   if (signal == 0 || (signal == SIGHUP && !options.foreground)) return;  // then it is for the log
   mount_point.undo();
+  log.flush();
   std::_Exit(128 + signal);
 }
 

@@ -7,6 +7,7 @@
 
 #include "fs/base/text_file.h"
 #include "tests/support/catch.h"
+#include "tests/support/eventually.h"
 #include "tests/unit/mount-helper/temporary_directory.h"
 
 using namespace clairfs;
@@ -89,6 +90,27 @@ TEST_CASE("lines name the node in a job") {
   name_node_in_log(**log, 3);
   (*log)->warn("hm");
   CHECK_THAT(*read_text_file(options.log_file), Contains(" warning [node 3] hm\n"));
+}
+
+TEST_CASE("a log with a thread of its own has every line in order") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.path() + "/x.log";
+  {
+    const auto log = make_logger(options);
+    REQUIRE(log);
+    (*log)->info("one");
+    start_log(**log);
+    (*log)->info("two");
+    name_node_in_log(**log, 3);
+    (*log)->info("three");
+  }
+  const auto text = [&] { return *read_text_file(options.log_file); };
+  REQUIRE(eventually([&] { return text().ends_with(" info [node 3] three\n"); }));
+  const size_t one = text().find(" info one\n");
+  const size_t two = text().find(" info two\n");
+  CHECK(one < two);
+  CHECK(two < text().size());
 }
 
 TEST_CASE("the level is the one asked for") {
