@@ -495,9 +495,13 @@ const std::array kTable = {
         .argument = "FILE",
         .default_text = "a file in log/ of the catalog directory; stderr with -f",
         .help = "Where the daemon logs to",
-        .man = "The log is kept below 8 MiB: at 4 MiB it is renamed to end in .1, and a new one is begun. "
-               "In the foreground the lines go to stderr, and to this file only if it is named. Its "
-               "directory must exist; a new file is for its owner alone.",
+        .man =
+            "The log is kept below 8 MiB: at 4 MiB it is renamed to end in .1, and a new one is begun. "
+            "In the foreground the lines go to stderr, and to this file only if it is named. Its "
+            "directory must exist; a new file is for its owner alone. Nobody waits for a log that hangs: up "
+            "to 1 MiB of lines are kept for it. Lines beyond that are lost, as are those that a full disk "
+            "does not take, and the next that is written says how many. The end of the mount waits for the "
+            "log for at most a second.",
         .set = [](MountOptions& o, const std::string& v) { return set_path(o.log_file, v); },
         .get = [](const MountOptions& o) { return path_value(o.log_file); }},
     OptionSpec{
