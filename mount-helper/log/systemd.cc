@@ -8,6 +8,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -15,6 +16,9 @@
 
 namespace clairfs {
 namespace {
+
+// While it reloads all its units it takes nothing. A mount does without a manager that hangs.
+constexpr timeval kManagerPatience{2, 0};
 
 // %* in a pattern: the level as syslog(3) counts it.
 class SyslogLevel final : public spdlog::custom_flag_formatter {
@@ -44,6 +48,7 @@ void notify_service_manager(const std::string& state) {
   std::memcpy(address.sun_path, path, length);
   if (path[0] == '@') address.sun_path[0] = '\0';  // the abstract namespace
   const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kManagerPatience, sizeof(kManagerPatience));
   ::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL,
            reinterpret_cast<const sockaddr*>(&address),
            static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));

@@ -9,7 +9,7 @@
 namespace clairfs {
 
 /// Tells the service manager `state` ("READY=1"), where one wants to know (Type=notify). Lines are separated
-/// by newlines. Any thread.
+/// by newlines. One that takes nothing is given up after two seconds. Any thread.
 void notify_service_manager(const std::string& state);
 
 /// Whether stderr goes to the journal, as $JOURNAL_STREAM says.
