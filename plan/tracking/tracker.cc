@@ -478,6 +478,7 @@ void Tracker::jump(const Found& found) {
   ++totals_.realignments;
   totals_.in_order_since = totals_.out_of_order_since = 0;
   unseen_from_.reset();
+  stray_at_end_ = false;
   set_epoch(epoch);
   progress_.jump(begin_ + chain.top, begin_ + chain.second);
   found_ = begin_ + chain.low;
