@@ -9,7 +9,8 @@
 #pragma once
 
 #include <atomic>
-#include <map>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "cache/base/mutex.h"
@@ -29,9 +30,15 @@ class AskedPages {
   std::vector<PageRange> without(const PageRange& pages) const;
 
  private:
+  struct ByPlace {
+    bool operator()(const PageRange& a, const PageRange& b) const {
+      return std::tie(a.file, a.begin, a.end) < std::tie(b.file, b.begin, b.end);
+    }
+  };
+
   std::atomic<size_t> count_{0};  // of reads_, for without()
   mutable Mutex mutex_;           // leaf
-  std::multimap<FileId, PageRange> reads_ GUARDED_BY(mutex_);
+  std::multiset<PageRange, ByPlace> reads_ GUARDED_BY(mutex_);
 };
 
 }  // namespace clairfs
