@@ -4,8 +4,9 @@
 // sleeps on it, uninterruptibly. A READ of several chunks may wait for one of them as long as its source
 // hangs, so the other ones are not to be pushed meanwhile: staging would stand still, for all plans.
 //
-// A READ that reaches us only after the pusher has looked is waited for. It finds what is being pushed in
-// memory, so it is answered at once unless it asks for more.
+// A READ that reaches us only after the pusher has looked is waited for: it may have waited in the kernel for
+// others to be answered (kMaxBackground). It finds what is being pushed in memory, if a tier keeps that,
+// so it is answered at once unless it asks for more.
 #pragma once
 
 #include <atomic>

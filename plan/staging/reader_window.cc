@@ -122,7 +122,7 @@ bool ReaderWindow::opened(uint64_t position) const {
 // Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
 // it has been asked for: without it, the reader would ask for the rest of it once more. So is a record whose
 // reader asks for it page by page, if it is in memory when it arrives: a push waits for a READ of the same
-// page, which else may wait for the source.
+// page that comes a moment later, which else may wait for the source.
 bool ReaderWindow::overtaken() const {
   const StagedUnit& unit = *units_.front();
   if (!opened(unit.position)) return false;

@@ -69,7 +69,8 @@ class PageCache {
   /// size; the end is too, or is the end of the file. What a READ has asked for may be left to it. Errors:
   /// those of the kernel; the file then stays as it is.
   virtual Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) = 0;
-  /// Drops the pages of [offset, offset + length), page multiples or up to the end of the file.
+  /// Drops the pages of [offset, offset + length), page multiples or up to the end of the file. What a READ
+  /// has asked for may stay, or come back with its answer.
   virtual void drop(FileId file, uint64_t offset, uint64_t length) = 0;
   /// How many pages of [offset, offset + length) are there; nullopt where the kernel does not tell.
   virtual std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) = 0;
