@@ -232,7 +232,9 @@ uint64_t RamBackup::fill_buffer(const ChunkRef& data) {
 void RamBackup::write(ChunkId chunk, uint64_t checksum, size_t store) {
   const uint32_t length = catalog_.range(chunk).length;
   const std::vector<iovec> pages{{buffer_.data(), round_to_pages(length)}};
-  stores_[store]->grow_for(round_to_pages(length));
+  // And for the largest chunk beside it: else a write of the tiers, which looked a moment ago, may find that
+  // the copy has the last run.
+  stores_[store]->grow_for(round_to_pages(length) + round_to_pages(catalog_.largest_chunk()));
   stores_[store]->write(chunk_key(catalog_, chunk), pages, length, checksum,
                         [this, chunk, store](const Status& status) { written(chunk, store, bool(status)); });
 }

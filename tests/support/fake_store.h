@@ -137,12 +137,18 @@ class FakeStore final : public NvmeStore {
     growth_held_ = false;
     let_grow_.notify_all();
   }
+  /// The most that it was to have room for in one run.
+  uint64_t grown_for() const {
+    MutexLock lock(mutex_);
+    return grown_for_;
+  }
   bool grows_for(uint64_t) const override {
     MutexLock lock(mutex_);
     return must_grow_;
   }
-  void grow_for(uint64_t) override {
+  void grow_for(uint64_t bytes) override {
     MutexLock lock(mutex_);
+    grown_for_ = std::max(grown_for_, bytes);
     while (growth_held_) let_grow_.wait(lock);
     must_grow_ = false;
   }
@@ -218,6 +224,7 @@ class FakeStore final : public NvmeStore {
   std::vector<std::function<void()>> held_reads_ GUARDED_BY(mutex_);
   bool must_grow_ GUARDED_BY(mutex_) = false;
   bool growth_held_ GUARDED_BY(mutex_) = false;
+  uint64_t grown_for_ GUARDED_BY(mutex_) = 0;
   CondVar let_grow_;
   CondVar idle_;
   size_t transfers_ GUARDED_BY(mutex_) = 0;

@@ -141,6 +141,15 @@ TEST_CASE("policies hear nothing of copies, and the room of copies is free to th
   CHECK(f.tier(0) == Tier::ram);
 }
 
+TEST_CASE("a copy has its store grow for a chunk more, which may be written at that moment") {
+  BackupFixture f(2, 1, {4});
+  f.read_range(0, 2);
+  REQUIRE(f.tier(1) == Tier::nvme);
+  CHECK(f.stores[0]->grown_for() == 0);
+  CHECK(f.copy_all() == 1);
+  CHECK(f.stores[0]->grown_for() == 2 * kBackupChunk);
+}
+
 TEST_CASE("a chunk that is nowhere else takes the place of a copy") {
   BackupFixture f(12, 4, {6});
   f.read_range(0, 4);
