@@ -194,15 +194,21 @@ void ReaderWindow::forget_units(uint64_t from) {
 
 // What has arrived is pinned until all before it has, which may wait for memory that a disk keeps which
 // hangs: so would readers. Then what was asked for last is given back, and asked for again when there is
-// room.
+// room. Who has most gives first, so that each keeps what its reader needs next.
 void Staging::give_memory_back(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans) {
   if (parts_.shared->in_flight_bytes == 0) return;
   parts_.look_again_within(kHangPeriod);
   const uint64_t most = parts_.cache.staging_share();
-  for (const auto& entry : plans) {
-    for (const auto& window : entry.second->windows) {
-      while (window->has_asked() && parts_.shared->in_flight_bytes > most) window->unask_last();
+  while (parts_.shared->in_flight_bytes > most) {
+    ReaderWindow* largest = nullptr;
+    for (const auto& entry : plans) {
+      for (const auto& window : entry.second->windows) {
+        const bool larger = largest == nullptr || window->asked_bytes() > largest->asked_bytes();
+        if (window->has_asked() && larger) largest = window.get();
+      }
     }
+    if (largest == nullptr) return;
+    largest->unask_last();
   }
 }
 

@@ -102,6 +102,8 @@ class ReaderWindow {
   bool ask(const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before, uint64_t deadline);
   /// Whether it has asked for a unit that it has not pushed yet.
   bool has_asked() const { return asked_ > 0; }
+  /// Bytes in flight that these count for.
+  uint64_t asked_bytes() const { return asked_bytes_; }
   /// Gives the last of them back. Its fetch, if that is still under way, comes in vain. REQUIRES:
   /// has_asked().
   void unask_last();
