@@ -10,10 +10,6 @@ namespace {
 // Samples that may go unseen although every open is seen: links that lead out of the dataset, repetitions.
 constexpr int64_t kUnseen = 8;
 
-// Distinct observations after a suspension, when all of kSightings are from after the pages of what was
-// pushed were dropped: that takes milliseconds.
-constexpr uint64_t kSeenWhole = 2 * kSightings;
-
 // Observations in a row that lie in the next epoch and mean that the reader is there. Fewer may be strays, or
 // samples of this epoch's end that come early in the next one, too.
 constexpr uint32_t kEnterNext = 3;
@@ -21,15 +17,6 @@ constexpr uint32_t kEnterNext = 3;
 // forgives a part, as much as strays of 5 % never outweigh, and a rank that is still in this epoch does.
 constexpr double kLeftRest = 3;
 constexpr double kEarlyForgiven = 0.25;
-
-// Times that a reader was found again within so many observations, from which on it is not where it was
-// found.
-constexpr uint32_t kFoundOften = 3;
-constexpr uint64_t kFlutter = 256;
-
-// Observations in order, without doubt, from which on a reader follows its plan for certain: of readers that
-// go another way each is in the band of a rank that waits once in some hundred times.
-constexpr uint64_t kSure = 8;
 
 // A piece of a file read by one of some tens of workers counts as the same observation: so many READs later,
 // or kSightings opens, and so many positions beside the reorder window.
@@ -50,6 +37,10 @@ constexpr size_t kMostWaiting = 1024;
 // Samples that an observation out of order may be of: of 1300 bytes each, four begin in a page. With more of
 // them only longer chains would tell, and each search would take longer.
 constexpr size_t kMostPerRead = 4;
+
+// A reader that reads from the page cache at full speed pauses no longer between two batches, and one that
+// trains is seen at every sentinel.
+constexpr Duration kEndSilence = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -324,14 +315,13 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   const bool early = too_early(found, kind);
   stray_at_end_ = false;
   epochs_.mark_seen({found.epoch, found.in_epoch});
-  if (score_.in_doubt()) ++run_.in_order;
+  if (score_.in_doubt()) departure_.note_in_order();
   score_.in_order(kind, chance(kind));
   relocator_.note_match(note_distinct({&found.sample, 1}, found.position, kind).tick);
   ++totals_.in_order;
   ++totals_.in_order_since;
   if (state_ == TrackerState::waiting) state_ = TrackerState::following;
-  sure_ = sure_ || (!score_.in_doubt() && totals_.in_order_since >= kSure);
-  if (sure_) doubted_.reset();
+  if (!score_.in_doubt()) departure_.note_no_doubt(totals_.in_order_since);
 
   const int64_t advanced = early ? 0 : progress_.note(found.position, now);
   in_next_ = found.epoch > epoch_ && !early ? in_next_ + 1 : 0;
@@ -383,9 +373,7 @@ void Tracker::look_for_holes() {
   const auto left_out = score_.left_out(progress_.reorder_window());
   if (!left_out || state_ != TrackerState::following) return;
   if (!leaves_out()) return score_.doubt_left_out();
-  begin_run(std::nullopt);
-  run_.left_out = *left_out;
-  run_since_ = 0;
+  departure_.begin_left_out(epochs_, epochs_.position_of(epoch_, next()), *left_out);
   relocator_.require_all();
   suspend("leaves out samples of the plan: is the job's world larger?");
 }
@@ -414,18 +402,6 @@ void Tracker::enter_next() {
   in_next_ = 0;
 }
 
-// Before the reader is followed for certain the place is that of the first doubt: what seemed to be in order
-// since may have been so by chance.
-void Tracker::begin_run(std::optional<uint32_t> sample) {
-  run_ = Divergence();
-  run_since_ = score_.observations();
-  run_.at = epochs_.position_of(epoch_, next());
-  if (!sure_) run_.at = *(doubted_ = doubted_.value_or(run_.at));
-  run_.seen = sample;
-  run_.expected = epochs_.sample_at(run_.at);
-  if (sample) run_.due = epochs_.nearest_use(*sample, run_.at);
-}
-
 Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind) {
   const bool first = !score_.in_doubt();
   score_.out_of_order(kind);
@@ -434,9 +410,11 @@ Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind)
   ++totals_.out_of_order;
   ++totals_.out_of_order_since;
 
-  if (first) begin_run(samples.front());
-  if (!totals_.first_difference) totals_.first_difference = run_;
-  ++run_.out_of_order;
+  if (first) {
+    const PlanPosition at = epochs_.position_of(epoch_, next());
+    departure_.begin(epochs_, samples.front(), at, score_.observations());
+  }
+  departure_.note_out_of_order();
   const bool over =
       score_.fails(pushed_ahead(), progress_.reorder_window()) && state_ != TrackerState::suspended;
   if ((relocator_.is_due() || over) && realign()) return Verdict::in_order;
@@ -449,9 +427,7 @@ Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind)
 bool Tracker::realign() {
   const auto found = relocator_.find(epochs_, state_, {progress_.planned_slack(), gap_});
   if (!found) return false;
-  if (state_ == TrackerState::following && flutters()) {
-    run_ = flutter_run_;
-    run_since_ = flutter_since_;
+  if (state_ == TrackerState::following && departure_.flutters(score_.observations())) {
     suspend("matches no known order");
     return false;
   }
@@ -459,22 +435,9 @@ bool Tracker::realign() {
   return true;
 }
 
-// A reader that is found again and again reads in several places of the order at a time, as workers do that
-// the plan does not tell of.
-bool Tracker::flutters() {
-  if (score_.observations() > flutter_since_ + kFlutter) {
-    flutter_run_ = run_;
-    flutter_since_ = run_since_;
-    found_lately_ = 0;
-  }
-  return ++found_lately_ >= kFoundOften;
-}
-
 void Tracker::jump(const Found& found) {
   const auto& [epoch, chain] = found;
-  run_.found = PlanPosition{epoch, chain.top};
-  run_.hint = describe_jump(found);
-  totals_.divergence = run_;
+  departure_.note_found({epoch, chain.top}, describe_jump(found));
   ++totals_.realignments;
   totals_.in_order_since = totals_.out_of_order_since = 0;
   unseen_from_.reset();
@@ -484,8 +447,6 @@ void Tracker::jump(const Found& found) {
   found_ = begin_ + chain.low;
   gone_through_ = false;
   state_ = TrackerState::following;
-  sure_ = true;
-  doubted_.reset();
   in_next_ = 0;
   early_ = 0;
   score_.clear();
@@ -507,18 +468,44 @@ void Tracker::jump(const Found& found) {
 void Tracker::suspend(std::string hint) {
   state_ = TrackerState::suspended;
   around_suspension_.assign(lately_.begin(), lately_.end());
-  if (sure_ && run_.at.position == 0) {  // another order from there on
+  if (departure_.certain() && departure_.place().position == 0) {  // another order from there on
     std::erase_if(around_suspension_,
-                  [since = run_since_](const Sighting& seen) { return seen.tick < since; });
+                  [since = departure_.since()](const Sighting& seen) { return seen.tick < since; });
   }
-  sure_ = false;
   ++totals_.suspensions;
-  totals_.divergence = run_;
-  totals_.divergence->hint = std::move(hint);
+  departure_.note_suspended(std::move(hint), score_.observations());
   score_.forget_holes();
-  diagnosed_ = false;
-  diagnoses_left_ = 2;  // at once, which may be too early, and when more was seen
-  diagnose_at_ = score_.observations();
+}
+
+// The position of the last sample of the epoch that can be seen.
+int64_t Tracker::last_to_tell() const {
+  return std::min(end_, unseen_from_.value_or(end_)) - 1;
+}
+
+void Tracker::note_stray_at_end(std::span<const uint32_t> samples) {
+  const int64_t last = last_to_tell();
+  silent_.reset();
+  stray_at_end_ = false;
+  if (last_ != epoch_ || state_ != TrackerState::following || last < begin_) return;
+  if (!pushed_ || *pushed_ <= last) return;
+  const SequencePositions& order = *epochs_.find(epoch_)->order;
+  const auto in_epoch = static_cast<uint32_t>(last - begin_);
+  stray_at_end_ = std::any_of(samples.begin(), samples.end(), [&order, in_epoch](uint32_t sample) {
+    const std::span<const uint32_t> positions = order.of(sample);
+    return std::find(positions.begin(), positions.end(), in_epoch) != positions.end();
+  });
+}
+
+std::optional<Duration> Tracker::look_for_unseen_end(TimePoint now) {
+  const MutexLock lock(mutex_);
+  if (!stray_at_end_ || state_ != TrackerState::following) return std::nullopt;
+  silent_ = silent_.value_or(now);
+  const Duration left = kEndSilence - (now - *silent_);
+  if (left > Duration::zero()) return left;
+  stray_at_end_ = false;
+  progress_.jump(last_to_tell(), last_to_tell());
+  state_ = TrackerState::finished;
+  return std::nullopt;
 }
 
 TrackerState Tracker::state() const {
@@ -530,12 +517,12 @@ bool Tracker::left_for_good(uint64_t samples) const {
   const MutexLock lock(mutex_);
   const uint64_t looked_at = samples + samples / 4;  // some of them twice
   return state_ == TrackerState::suspended &&
-         (gone_through_ || score_.observations() > run_since_ + looked_at);
+         (gone_through_ || score_.observations() > departure_.since() + looked_at);
 }
 
 bool Tracker::is_followed() const {
   const MutexLock lock(mutex_);
-  return state_ == TrackerState::following && sure_;
+  return state_ == TrackerState::following && departure_.certain();
 }
 
 uint64_t Tracker::position() const {
@@ -569,8 +556,9 @@ bool Tracker::seen_to_the_end() const {
 
 std::vector<Sighting> Tracker::evidence() const {
   const MutexLock lock(mutex_);
-  const auto first = std::find_if(lately_.begin(), lately_.end(),
-                                  [since = run_since_](const Sighting& seen) { return seen.tick >= since; });
+  const auto first =
+      std::find_if(lately_.begin(), lately_.end(),
+                   [since = departure_.since()](const Sighting& seen) { return seen.tick >= since; });
   return {first, lately_.end()};
 }
 
@@ -581,17 +569,12 @@ std::vector<Sighting> Tracker::around_suspension() const {
 
 bool Tracker::wants_diagnosis() const {
   const MutexLock lock(mutex_);
-  return state_ == TrackerState::suspended && diagnoses_left_ > 0 && score_.observations() >= diagnose_at_;
+  return state_ == TrackerState::suspended && departure_.wants_diagnosis(score_.observations());
 }
 
 bool Tracker::set_hint(std::string hint) {
   const MutexLock lock(mutex_);
-  const bool first = !std::exchange(diagnosed_, true);
-  if (diagnoses_left_ > 0) --diagnoses_left_;
-  diagnose_at_ += kSeenWhole;
-  if (!totals_.divergence) return false;
-  const std::string before = std::exchange(totals_.divergence->hint, std::move(hint));
-  return first || before != totals_.divergence->hint;
+  return departure_.set_hint(std::move(hint));
 }
 
 }  // namespace clairfs

@@ -9,6 +9,7 @@
 //   progress.h    where the reader is and how fast, from what was seen opened
 //   order_score.h  whether it still follows the plan; if not, the plan is suspended
 //   relocator.h   where it is after it went somewhere else, in a plan that is followed or suspended
+//   departure.h  where it left the plan, and when diagnose() is to say why
 //   known_epochs.h  the epochs in which it can be, and what was seen of them
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "cache/base/mutex.h"
 #include "cache/base/types.h"
 #include "plan/tracking/chain.h"
+#include "plan/tracking/departure.h"
 #include "plan/tracking/known_epochs.h"
 #include "plan/tracking/order_score.h"
 #include "plan/tracking/progress.h"
@@ -175,11 +177,9 @@ class Tracker {
   void enter_next() REQUIRES(mutex_);
   Verdict reject(std::span<const uint32_t> samples, Access kind) REQUIRES(mutex_);
   bool realign() REQUIRES(mutex_);
-  bool flutters() REQUIRES(mutex_);
   void jump(const Found& found) REQUIRES(mutex_);
   std::string describe_jump(const Found& found) const REQUIRES(mutex_);
   void suspend(std::string hint) REQUIRES(mutex_);
-  void begin_run(std::optional<uint32_t> sample) REQUIRES(mutex_);
 
   const std::optional<Epoch> last_;
   const bool of_streams_;
@@ -190,6 +190,7 @@ class Tracker {
   Progress progress_ GUARDED_BY(mutex_);
   OrderScore score_ GUARDED_BY(mutex_);
   Relocator relocator_ GUARDED_BY(mutex_);
+  Departure departure_ GUARDED_BY(mutex_);
 
   TrackerState state_ GUARDED_BY(mutex_) = TrackerState::waiting;
   Epoch epoch_ GUARDED_BY(mutex_);  // where the reader is, and its positions
@@ -210,20 +211,7 @@ class Tracker {
   bool stray_at_end_ GUARDED_BY(mutex_) = false;          // the newest observation was one
   std::optional<TimePoint> silent_ GUARDED_BY(mutex_){};  // since then, as far as looked
 
-  // The reader's leaving of the plan.
-  Divergence run_ GUARDED_BY(mutex_);  // begun when the order came into doubt
-  uint64_t run_since_ GUARDED_BY(mutex_) = 0;
-  Divergence flutter_run_ GUARDED_BY(mutex_);  // as run_, of the first of the newest times that it was found
-  uint64_t flutter_since_ GUARDED_BY(mutex_) = 0;  // when the reader first was found of the newest times
-  uint32_t found_lately_ GUARDED_BY(mutex_) = 0;   // since then
-  bool gone_through_ GUARDED_BY(mutex_) = false;   // files, while suspended
-  std::optional<PlanPosition> doubted_
-      GUARDED_BY(mutex_){};                         // where its order came into doubt since it was sure_
-  bool sure_ GUARDED_BY(mutex_) = false;            // that it is followed, while it is
-  bool diagnosed_ GUARDED_BY(mutex_) = false;       // since then
-  uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;  // of the last suspension
-  uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;     // observation from which on the next is wanted
-
+  bool gone_through_ GUARDED_BY(mutex_) = false;  // files, while suspended
   TrackerStatus totals_ GUARDED_BY(mutex_);
 };
 

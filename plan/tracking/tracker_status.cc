@@ -71,12 +71,14 @@ TrackerStatus Tracker::status() const {
   status.reorder_window = static_cast<uint64_t>(progress_.reorder_window());
   status.passed = progress_.passed();
   status.longest_stray = progress_.longest_stray();
+  status.first_difference = departure_.first_difference();
+  status.divergence = departure_.divergence();
   return status;
 }
 
 std::string Tracker::describe_jump(const Found& found) const {
   const auto& [epoch, chain] = found;
-  const PlanPosition from = run_.at;
+  const PlanPosition from = departure_.place();
   const int64_t reorder_window = progress_.planned_slack();
   const bool at_start =
       chain.low < static_cast<uint32_t>(3 * reorder_window + static_cast<int64_t>(kSightings));

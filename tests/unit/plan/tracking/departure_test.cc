@@ -1,0 +1,185 @@
+#include "plan/tracking/departure.h"
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+// Epoch 0 has sample p at position p, epoch 1 sample 100 + p.
+KnownEpochs two_hundred_samples() {
+  KnownEpochs epochs;
+  for (const uint32_t number : {0U, 1U}) {
+    std::vector<uint32_t> samples(100);
+    std::iota(samples.begin(), samples.end(), 100 * number);
+    auto sequence = std::make_shared<const EpochSequence>(Epoch(number), std::move(samples), 0);
+    epochs.add(std::make_shared<const SequencePositions>(std::move(sequence)), uint64_t{number} * 100);
+  }
+  return epochs;
+}
+
+constexpr PlanPosition in_epoch_0(uint32_t position) {
+  return {Epoch(0), position};
+}
+
+}  // namespace
+
+TEST_CASE("a run of strays says where the reader was, what was due and what came") {
+  const KnownEpochs epochs = two_hundred_samples();
+  Departure departure;
+  departure.begin(epochs, 142, in_epoch_0(5), 17);
+  for (int times = 0; times < 3; ++times) departure.note_out_of_order();
+  departure.note_in_order();
+  CHECK(departure.since() == 17);
+  CHECK_FALSE(departure.divergence());
+  REQUIRE(departure.first_difference());
+  CHECK(departure.first_difference()->at == in_epoch_0(5));
+  CHECK(departure.first_difference()->seen == 142U);
+  CHECK(departure.first_difference()->out_of_order == 0);
+
+  departure.note_suspended("why", 20);
+  REQUIRE(departure.divergence());
+  const Divergence& left = *departure.divergence();
+  CHECK(left.at == in_epoch_0(5));
+  CHECK(left.expected == 5U);
+  CHECK(left.seen == 142U);
+  CHECK(left.due == PlanPosition{Epoch(1), 42});
+  CHECK(left.out_of_order == 3);
+  CHECK(left.in_order == 1);
+  CHECK(left.left_out == 0);
+  CHECK_FALSE(left.found);
+  CHECK(left.hint == "why");
+}
+
+TEST_CASE("the next run begins anew, and the first difference stays") {
+  const KnownEpochs epochs = two_hundred_samples();
+  Departure departure;
+  departure.note_no_doubt(8);
+  departure.begin(epochs, 142, in_epoch_0(5), 17);
+  departure.note_out_of_order();
+  departure.begin(epochs, 500, in_epoch_0(100), 90);
+  departure.note_out_of_order();
+  departure.note_found({Epoch(1), 7}, "there");
+  REQUIRE(departure.divergence());
+  const Divergence& left = *departure.divergence();
+  CHECK(left.at == in_epoch_0(100));
+  CHECK_FALSE(left.expected);  // at the end
+  CHECK(left.seen == 500U);
+  CHECK_FALSE(left.due);  // no epoch has it
+  CHECK(left.out_of_order == 1);
+  CHECK(left.found == PlanPosition{Epoch(1), 7});
+  CHECK(left.hint == "there");
+  CHECK(departure.first_difference()->at == in_epoch_0(5));
+}
+
+TEST_CASE("samples that are left out are a run of all that was seen, without another sample") {
+  const KnownEpochs epochs = two_hundred_samples();
+  Departure departure;
+  departure.note_no_doubt(8);
+  departure.begin(epochs, 142, in_epoch_0(5), 17);
+  departure.note_out_of_order();
+  departure.begin_left_out(epochs, in_epoch_0(60), 48);
+  departure.note_suspended("why", 80);
+  CHECK(departure.since() == 0);
+  const Divergence& left = departure.divergence().value();
+  CHECK(left.at == in_epoch_0(60));
+  CHECK(left.expected == 60U);
+  CHECK_FALSE(left.seen);
+  CHECK_FALSE(left.due);
+  CHECK(left.left_out == 48);
+  CHECK(left.out_of_order == 0);
+}
+
+TEST_CASE("a reader is certain to follow after eight observations in order, or when it was found") {
+  Departure departure;
+  CHECK_FALSE(departure.certain());
+  departure.note_no_doubt(7);
+  CHECK_FALSE(departure.certain());
+  departure.note_no_doubt(8);
+  CHECK(departure.certain());
+  departure.note_suspended("why", 20);
+  CHECK_FALSE(departure.certain());
+  departure.note_found(in_epoch_0(50), "there");
+  CHECK(departure.certain());
+}
+
+TEST_CASE("a reader that was not followed for certain left at the first doubt") {
+  const KnownEpochs epochs = two_hundred_samples();
+  Departure departure;
+  departure.begin(epochs, 142, in_epoch_0(4), 5);
+  departure.note_no_doubt(7);
+  departure.begin(epochs, 143, in_epoch_0(9), 15);
+  CHECK(departure.place() == in_epoch_0(4));
+  CHECK(departure.since() == 15);
+  departure.note_no_doubt(8);
+  departure.begin(epochs, 144, in_epoch_0(20), 30);
+  CHECK(departure.place() == in_epoch_0(20));
+  departure.begin(epochs, 145, in_epoch_0(30), 45);
+  CHECK(departure.place() == in_epoch_0(30));
+  // After a suspension nothing is certain again, until the reader is found.
+  departure.note_suspended("why", 50);
+  departure.begin(epochs, 146, in_epoch_0(40), 60);
+  departure.begin(epochs, 147, in_epoch_0(50), 75);
+  CHECK(departure.place() == in_epoch_0(40));
+  departure.note_found(in_epoch_0(10), "there");
+  departure.begin(epochs, 148, in_epoch_0(60), 90);
+  CHECK(departure.place() == in_epoch_0(60));
+}
+
+TEST_CASE("a reader that is found three times in 256 observations is not where it was found") {
+  const KnownEpochs epochs = two_hundred_samples();
+  const auto third_at = [&epochs](Departure& departure, uint64_t tick) {
+    departure.note_no_doubt(8);
+    departure.begin(epochs, 142, in_epoch_0(10), 1000);
+    departure.note_out_of_order();
+    CHECK_FALSE(departure.flutters(1008));
+    departure.note_found(in_epoch_0(70), "there");
+    departure.begin(epochs, 143, in_epoch_0(20), 1100);
+    CHECK_FALSE(departure.flutters(1108));
+    departure.note_found(in_epoch_0(80), "there");
+    departure.begin(epochs, 144, in_epoch_0(30), 1200);
+    return departure.flutters(tick);
+  };
+  Departure soon;
+  CHECK(third_at(soon, 1256));
+  CHECK(soon.place() == in_epoch_0(10));  // of the first run, which is counted from its first stray
+  CHECK(soon.since() == 1000);
+  soon.note_suspended("why", 1256);
+  CHECK(soon.divergence()->seen == 142U);
+  CHECK(soon.divergence()->out_of_order == 1);
+  CHECK_FALSE(soon.divergence()->found);
+
+  Departure later;
+  CHECK_FALSE(third_at(later, 1257));
+  CHECK(later.place() == in_epoch_0(30));
+  CHECK(later.since() == 1200);
+}
+
+TEST_CASE("why a reader left is asked for at once, and when 128 more observations were seen") {
+  Departure departure;
+  CHECK_FALSE(departure.wants_diagnosis(20));
+  CHECK_FALSE(departure.set_hint("of no use"));  // nothing has left
+  CHECK_FALSE(departure.divergence());
+  departure.note_suspended("why", 20);
+  CHECK(departure.wants_diagnosis(20));
+  CHECK(departure.set_hint("why"));  // nobody knew that there is no more to say
+  CHECK_FALSE(departure.wants_diagnosis(20));
+  CHECK_FALSE(departure.wants_diagnosis(147));
+  CHECK(departure.wants_diagnosis(148));
+  CHECK_FALSE(departure.set_hint("why"));
+  CHECK_FALSE(departure.wants_diagnosis(1000));
+  CHECK(departure.set_hint("therefore"));
+  CHECK(departure.divergence()->hint == "therefore");
+
+  departure.note_suspended("again", 2000);
+  CHECK(departure.divergence()->hint == "again");
+  CHECK_FALSE(departure.wants_diagnosis(1999));
+  CHECK(departure.wants_diagnosis(2000));
+  CHECK(departure.set_hint("again"));
+}
