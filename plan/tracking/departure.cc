@@ -1,8 +1,7 @@
 #include "plan/tracking/departure.h"
 
+#include <algorithm>
 #include <utility>
-
-#include "plan/tracking/chain.h"
 
 namespace clairfs {
 namespace {
@@ -74,13 +73,27 @@ void Departure::note_found(PlanPosition where, std::string hint) {
   doubted_.reset();
 }
 
-void Departure::note_suspended(std::string hint, uint64_t tick) {
+void Departure::note_suspended(std::string hint, uint64_t tick, const std::deque<Sighting>& lately) {
+  around_suspension_.assign(lately.begin(), lately.end());
+  if (certain_ && run_.at.position == 0) {  // another order from there on
+    std::erase_if(around_suspension_, [this](const Sighting& seen) { return seen.tick < since_; });
+  }
   certain_ = false;
   divergence_ = run_;
   divergence_->hint = std::move(hint);
   diagnosed_ = false;
   diagnoses_left_ = 2;  // at once, which may be too early, and when more was seen
   diagnose_at_ = tick;
+}
+
+void Departure::note_after(const Sighting& sighting) {
+  if (around_suspension_.size() < kSightings) around_suspension_.push_back(sighting);
+}
+
+std::vector<Sighting> Departure::evidence(const std::deque<Sighting>& lately) const {
+  const auto first = std::find_if(lately.begin(), lately.end(),
+                                  [this](const Sighting& seen) { return seen.tick >= since_; });
+  return {first, lately.end()};
 }
 
 bool Departure::set_hint(std::string hint) {

@@ -22,12 +22,21 @@
 // and a second time 128 observations later, since the first time may be too early: what was pushed when the
 // reader left hid a part of what it opened. By then the newest 64 observations (kSightings) are from after
 // the pushed pages were dropped, which takes milliseconds.
+//
+// Evidence. diagnose() compares the newest observations of the run with other orders. For the search of a
+// seed that is too late: it wants the first opens of another order, and not those of the plan before. So 64
+// observations around the suspension are kept, also where they seemed to be in order: the newest before it,
+// and then the first after it. A reader that never followed the plan shows its first opens so. One that was
+// followed for certain up to an epoch's beginning went another way there: of it only the run is kept.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "plan/tracking/chain.h"
 #include "plan/tracking/known_epochs.h"
 #include "plan/tracking/tracker_status.h"
 
@@ -55,8 +64,10 @@ class Departure {
   bool flutters(uint64_t tick);
   /// The reader left for `where`, and is followed for certain. `hint`: for people.
   void note_found(PlanPosition where, std::string hint);
-  /// The plan is suspended with the tick-th observation.
-  void note_suspended(std::string hint, uint64_t tick);
+  /// The plan is suspended with the tick-th observation. `lately`: the newest ones, in the order of time.
+  void note_suspended(std::string hint, uint64_t tick, const std::deque<Sighting>& lately);
+  /// An observation while it is suspended.
+  void note_after(const Sighting& sighting);
 
   /// The run's place.
   PlanPosition place() const { return run_.at; }
@@ -71,6 +82,10 @@ class Departure {
 
   /// Whether diagnose() is to say why the plan is suspended, after the tick-th observation.
   bool wants_diagnosis(uint64_t tick) const { return diagnoses_left_ > 0 && tick >= diagnose_at_; }
+  /// The observations of the run, of `lately`, which are in the order of time.
+  std::vector<Sighting> evidence(const std::deque<Sighting>& lately) const;
+  /// Observations around the last suspension, kSightings at most.
+  const std::vector<Sighting>& around_suspension() const { return around_suspension_; }
   /// Takes its finding. Returns whether that is news: the first one, or another one.
   bool set_hint(std::string hint);
 
@@ -91,6 +106,7 @@ class Departure {
   std::optional<Divergence> divergence_;
 
   // Of the last suspension.
+  std::vector<Sighting> around_suspension_;
   bool diagnosed_ = false;
   uint32_t diagnoses_left_ = 0;
   uint64_t diagnose_at_ = 0;  // tick from which on the next is wanted

@@ -167,8 +167,7 @@ Sighting Tracker::note_distinct(std::span<const uint32_t> samples, int64_t posit
   sighting.others.assign(others.begin(), others.end());
   lately_.push_back(sighting);
   if (lately_.size() > kSightings) lately_.pop_front();
-  if (state_ == TrackerState::suspended && around_suspension_.size() < kSightings)
-    around_suspension_.push_back(sighting);
+  if (state_ == TrackerState::suspended) departure_.note_after(sighting);
   return sighting;
 }
 
@@ -467,13 +466,8 @@ void Tracker::jump(const Found& found) {
 
 void Tracker::suspend(std::string hint) {
   state_ = TrackerState::suspended;
-  around_suspension_.assign(lately_.begin(), lately_.end());
-  if (departure_.certain() && departure_.place().position == 0) {  // another order from there on
-    std::erase_if(around_suspension_,
-                  [since = departure_.since()](const Sighting& seen) { return seen.tick < since; });
-  }
   ++totals_.suspensions;
-  departure_.note_suspended(std::move(hint), score_.observations());
+  departure_.note_suspended(std::move(hint), score_.observations(), lately_);
   score_.forget_holes();
 }
 
@@ -556,15 +550,12 @@ bool Tracker::seen_to_the_end() const {
 
 std::vector<Sighting> Tracker::evidence() const {
   const MutexLock lock(mutex_);
-  const auto first =
-      std::find_if(lately_.begin(), lately_.end(),
-                   [since = departure_.since()](const Sighting& seen) { return seen.tick >= since; });
-  return {first, lately_.end()};
+  return departure_.evidence(lately_);
 }
 
 std::vector<Sighting> Tracker::around_suspension() const {
   const MutexLock lock(mutex_);
-  return around_suspension_;
+  return departure_.around_suspension();
 }
 
 bool Tracker::wants_diagnosis() const {

@@ -9,7 +9,7 @@
 //   progress.h    where the reader is and how fast, from what was seen opened
 //   order_score.h  whether it still follows the plan; if not, the plan is suspended
 //   relocator.h   where it is after it went somewhere else, in a plan that is followed or suspended
-//   departure.h  where it left the plan, and when diagnose() is to say why
+//   departure.h  where it left the plan, when diagnose() is to say why, and what that has to go by
 //   known_epochs.h  the epochs in which it can be, and what was seen of them
 #pragma once
 
@@ -199,8 +199,7 @@ class Tracker {
   uint32_t in_next_ GUARDED_BY(mutex_) = 0;  // observations in order in a row that were of the next epoch
   double early_ GUARDED_BY(mutex_) = 0;      // observations ahead in the next epoch, less what forgives them
   int64_t found_ GUARDED_BY(mutex_) = 0;     // nothing before it is expected: where the reader was found
-  std::deque<Sighting> lately_ GUARDED_BY(mutex_);  // the newest distinct observations
-  std::vector<Sighting> around_suspension_ GUARDED_BY(mutex_);
+  std::deque<Sighting> lately_ GUARDED_BY(mutex_);   // the newest distinct observations
   std::vector<Waiting> waiting_ GUARDED_BY(mutex_);  // for the next epoch, in the order of time
   size_t samples_waiting_ GUARDED_BY(mutex_) = 0;    // of all of them
 

@@ -1,6 +1,7 @@
 #include "plan/tracking/departure.h"
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -28,6 +29,18 @@ constexpr PlanPosition in_epoch_0(uint32_t position) {
   return {Epoch(0), position};
 }
 
+// An observation each of ticks [first, end), of samples of the same numbers.
+std::deque<Sighting> seen_at(uint32_t first, uint32_t end) {
+  std::deque<Sighting> seen;
+  for (uint32_t tick = first; tick < end; ++tick) seen.push_back({tick, tick});
+  return seen;
+}
+
+// Tick of the run's first observation.
+uint64_t first_tick_of(const Departure& departure) {
+  return departure.evidence(seen_at(0, 2000)).at(0).tick;
+}
+
 }  // namespace
 
 TEST_CASE("a run of strays says where the reader was, what was due and what came") {
@@ -36,14 +49,14 @@ TEST_CASE("a run of strays says where the reader was, what was due and what came
   departure.begin(epochs, 142, in_epoch_0(5), 17);
   for (int times = 0; times < 3; ++times) departure.note_out_of_order();
   departure.note_in_order();
-  CHECK(departure.since() == 17);
+  CHECK(first_tick_of(departure) == 17);
   CHECK_FALSE(departure.divergence());
   REQUIRE(departure.first_difference());
   CHECK(departure.first_difference()->at == in_epoch_0(5));
   CHECK(departure.first_difference()->seen == 142U);
   CHECK(departure.first_difference()->out_of_order == 0);
 
-  departure.note_suspended("why", 20);
+  departure.note_suspended("why", 20, {});
   REQUIRE(departure.divergence());
   const Divergence& left = *departure.divergence();
   CHECK(left.at == in_epoch_0(5));
@@ -85,8 +98,8 @@ TEST_CASE("samples that are left out are a run of all that was seen, without ano
   departure.begin(epochs, 142, in_epoch_0(5), 17);
   departure.note_out_of_order();
   departure.begin_left_out(epochs, in_epoch_0(60), 48);
-  departure.note_suspended("why", 80);
-  CHECK(departure.since() == 0);
+  departure.note_suspended("why", 80, {});
+  CHECK(first_tick_of(departure) == 0);
   const Divergence& left = departure.divergence().value();
   CHECK(left.at == in_epoch_0(60));
   CHECK(left.expected == 60U);
@@ -103,7 +116,7 @@ TEST_CASE("a reader is certain to follow after eight observations in order, or w
   CHECK_FALSE(departure.certain());
   departure.note_no_doubt(8);
   CHECK(departure.certain());
-  departure.note_suspended("why", 20);
+  departure.note_suspended("why", 20, {});
   CHECK_FALSE(departure.certain());
   departure.note_found(in_epoch_0(50), "there");
   CHECK(departure.certain());
@@ -116,14 +129,14 @@ TEST_CASE("a reader that was not followed for certain left at the first doubt") 
   departure.note_no_doubt(7);
   departure.begin(epochs, 143, in_epoch_0(9), 15);
   CHECK(departure.place() == in_epoch_0(4));
-  CHECK(departure.since() == 15);
+  CHECK(first_tick_of(departure) == 15);
   departure.note_no_doubt(8);
   departure.begin(epochs, 144, in_epoch_0(20), 30);
   CHECK(departure.place() == in_epoch_0(20));
   departure.begin(epochs, 145, in_epoch_0(30), 45);
   CHECK(departure.place() == in_epoch_0(30));
   // After a suspension nothing is certain again, until the reader is found.
-  departure.note_suspended("why", 50);
+  departure.note_suspended("why", 50, {});
   departure.begin(epochs, 146, in_epoch_0(40), 60);
   departure.begin(epochs, 147, in_epoch_0(50), 75);
   CHECK(departure.place() == in_epoch_0(40));
@@ -149,8 +162,8 @@ TEST_CASE("a reader that is found three times in 256 observations is not where i
   Departure soon;
   CHECK(third_at(soon, 1256));
   CHECK(soon.place() == in_epoch_0(10));  // of the first run, which is counted from its first stray
-  CHECK(soon.since() == 1000);
-  soon.note_suspended("why", 1256);
+  CHECK(first_tick_of(soon) == 1000);
+  soon.note_suspended("why", 1256, {});
   CHECK(soon.divergence()->seen == 142U);
   CHECK(soon.divergence()->out_of_order == 1);
   CHECK_FALSE(soon.divergence()->found);
@@ -158,7 +171,7 @@ TEST_CASE("a reader that is found three times in 256 observations is not where i
   Departure later;
   CHECK_FALSE(third_at(later, 1257));
   CHECK(later.place() == in_epoch_0(30));
-  CHECK(later.since() == 1200);
+  CHECK(first_tick_of(later) == 1200);
 }
 
 TEST_CASE("why a reader left is asked for at once, and when 128 more observations were seen") {
@@ -166,7 +179,7 @@ TEST_CASE("why a reader left is asked for at once, and when 128 more observation
   CHECK_FALSE(departure.wants_diagnosis(20));
   CHECK_FALSE(departure.set_hint("of no use"));  // nothing has left
   CHECK_FALSE(departure.divergence());
-  departure.note_suspended("why", 20);
+  departure.note_suspended("why", 20, {});
   CHECK(departure.wants_diagnosis(20));
   CHECK(departure.set_hint("why"));  // nobody knew that there is no more to say
   CHECK_FALSE(departure.wants_diagnosis(20));
@@ -177,9 +190,47 @@ TEST_CASE("why a reader left is asked for at once, and when 128 more observation
   CHECK(departure.set_hint("therefore"));
   CHECK(departure.divergence()->hint == "therefore");
 
-  departure.note_suspended("again", 2000);
+  departure.note_suspended("again", 2000, {});
   CHECK(departure.divergence()->hint == "again");
   CHECK_FALSE(departure.wants_diagnosis(1999));
   CHECK(departure.wants_diagnosis(2000));
   CHECK(departure.set_hint("again"));
+}
+
+TEST_CASE("a run's observations are those that are left of it") {
+  const KnownEpochs epochs = two_hundred_samples();
+  Departure departure;
+  CHECK(departure.evidence(seen_at(1, 5)).size() == 4);
+  departure.begin(epochs, 142, in_epoch_0(5), 17);
+  CHECK(departure.evidence(seen_at(1, 17)).empty());
+  CHECK(departure.evidence(seen_at(1, 20)).size() == 3);
+  CHECK(departure.evidence(seen_at(1, 20)).front().tick == 17);
+  CHECK(departure.evidence(seen_at(30, 94)).front().tick == 30);
+}
+
+TEST_CASE("around a suspension what was seen before it is kept, and what comes then until it is enough") {
+  const KnownEpochs epochs = two_hundred_samples();
+  Departure departure;
+  departure.begin(epochs, 142, in_epoch_0(0), 17);
+  departure.note_suspended("why", 29, seen_at(1, 30));  // never followed for certain
+  CHECK(departure.around_suspension().size() == 29);
+  for (const Sighting& sighting : seen_at(30, 130)) departure.note_after(sighting);
+  const std::vector<Sighting>& kept = departure.around_suspension();
+  REQUIRE(kept.size() == kSightings);
+  CHECK(kept.front().tick == 1);
+  CHECK(kept.back().tick == kSightings);
+}
+
+TEST_CASE("of a reader that went another way from an epoch's beginning on, only that is kept") {
+  const KnownEpochs epochs = two_hundred_samples();
+  const auto first_kept = [&epochs](uint32_t position, bool certain) {
+    Departure departure;
+    departure.note_no_doubt(certain ? 8 : 7);
+    departure.begin(epochs, 42, {Epoch(1), position}, 17);
+    departure.note_suspended("why", 29, seen_at(1, 30));
+    return departure.around_suspension().at(0).tick;
+  };
+  CHECK(first_kept(0, true) == 17);
+  CHECK(first_kept(1, true) == 1);
+  CHECK(first_kept(0, false) == 1);
 }
