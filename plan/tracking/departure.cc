@@ -71,6 +71,7 @@ void Departure::note_found(PlanPosition where, std::string hint) {
   divergence_ = run_;
   certain_ = true;
   doubted_.reset();
+  goes_through_ = false;
 }
 
 void Departure::note_suspended(std::string hint, uint64_t tick, const std::deque<Sighting>& lately) {
@@ -88,6 +89,11 @@ void Departure::note_suspended(std::string hint, uint64_t tick, const std::deque
 
 void Departure::note_after(const Sighting& sighting) {
   if (around_suspension_.size() < kSightings) around_suspension_.push_back(sighting);
+}
+
+bool Departure::for_good(uint64_t samples, uint64_t tick) const {
+  const uint64_t looked_at = samples + samples / 4;  // some of them twice
+  return goes_through_ || tick > since_ + looked_at;
 }
 
 std::vector<Sighting> Departure::evidence(const std::deque<Sighting>& lately) const {

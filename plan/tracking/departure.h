@@ -28,6 +28,11 @@
 // observations around the suspension are kept, also where they seemed to be in order: the newest before it,
 // and then the first after it. A reader that never followed the plan shows its first opens so. One that was
 // followed for certain up to an epoch's beginning went another way there: of it only the run is kept.
+//
+// For good. A dataset may look for its samples before it reads them: at the headers of all its files, at some
+// of them twice. That suspends the plan, and the reader comes later. So it has left for good only if it goes
+// through files (Access::read_through), or if the run has more observations than there are samples and a
+// quarter of them again.
 #pragma once
 
 #include <cstdint>
@@ -38,12 +43,14 @@
 
 #include "plan/tracking/chain.h"
 #include "plan/tracking/known_epochs.h"
+#include "plan/tracking/order_score.h"
 #include "plan/tracking/tracker_status.h"
 
 namespace clairfs {
 
-/// Ticks are distinct observations since the start (OrderScore::observations()); they never go back. Not
-/// thread-safe.
+/// Ticks are distinct observations since the start (OrderScore::observations()); they never go back. Places
+/// are in the epochs of the plan. Nothing costs more than two look-ups there, or a copy of kSightings
+/// observations. Not thread-safe.
 class Departure {
  public:
   /// A run begins with the tick-th observation, which was of `sample` while the reader was at `at`. That
@@ -66,15 +73,17 @@ class Departure {
   void note_found(PlanPosition where, std::string hint);
   /// The plan is suspended with the tick-th observation. `lately`: the newest ones, in the order of time.
   void note_suspended(std::string hint, uint64_t tick, const std::deque<Sighting>& lately);
-  /// An observation while it is suspended.
+  /// What is seen while it is suspended: each access, and each distinct observation.
+  void note_after(Access kind) { goes_through_ = goes_through_ || kind == Access::read_through; }
   void note_after(const Sighting& sighting);
 
   /// The run's place.
   PlanPosition place() const { return run_.at; }
-  /// Tick of the run's first stray.
-  uint64_t since() const { return since_; }
   /// Whether the reader is followed for certain, while the plan is followed.
   bool certain() const { return certain_; }
+  /// Whether the reader has left for good after the tick-th observation, while the plan, of a dataset of so
+  /// many samples, is suspended.
+  bool for_good(uint64_t samples, uint64_t tick) const;
   /// The first observation out of order; no verdict in it.
   const std::optional<Divergence>& first_difference() const { return first_difference_; }
   /// The last time that the reader left the plan.
@@ -93,7 +102,7 @@ class Departure {
   void start(const KnownEpochs& epochs, PlanPosition at, uint64_t tick);
 
   Divergence run_;
-  uint64_t since_ = 0;
+  uint64_t since_ = 0;  // tick of its first stray
   bool certain_ = false;
   std::optional<PlanPosition> doubted_;  // where the order came into doubt since the reader was certain
 
@@ -106,6 +115,7 @@ class Departure {
   std::optional<Divergence> divergence_;
 
   // Of the last suspension.
+  bool goes_through_ = false;  // files, since then
   std::vector<Sighting> around_suspension_;
   bool diagnosed_ = false;
   uint32_t diagnoses_left_ = 0;

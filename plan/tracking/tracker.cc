@@ -289,7 +289,7 @@ Tracker::Observation Tracker::take(std::span<const uint32_t> samples, Access kin
     return {Verdict::repeated};
   }
   if (state_ == TrackerState::suspended) {
-    gone_through_ = gone_through_ || kind == Access::read_through;
+    departure_.note_after(kind);
   } else {
     const std::optional<Match> found = match(samples, kind);
     if (found && kind != Access::open) note_read(found->position);  // also after its own open
@@ -444,7 +444,6 @@ void Tracker::jump(const Found& found) {
   set_epoch(epoch);
   progress_.jump(begin_ + chain.top, begin_ + chain.second);
   found_ = begin_ + chain.low;
-  gone_through_ = false;
   state_ = TrackerState::following;
   in_next_ = 0;
   early_ = 0;
@@ -509,9 +508,7 @@ TrackerState Tracker::state() const {
 
 bool Tracker::left_for_good(uint64_t samples) const {
   const MutexLock lock(mutex_);
-  const uint64_t looked_at = samples + samples / 4;  // some of them twice
-  return state_ == TrackerState::suspended &&
-         (gone_through_ || score_.observations() > departure_.since() + looked_at);
+  return state_ == TrackerState::suspended && departure_.for_good(samples, score_.observations());
 }
 
 bool Tracker::is_followed() const {

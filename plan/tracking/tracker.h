@@ -9,7 +9,7 @@
 //   progress.h    where the reader is and how fast, from what was seen opened
 //   order_score.h  whether it still follows the plan; if not, the plan is suspended
 //   relocator.h   where it is after it went somewhere else, in a plan that is followed or suspended
-//   departure.h  where it left the plan, when diagnose() is to say why, and what that has to go by
+//   departure.h  where it left the plan, whether for good, when diagnose() is to say why, and by what
 //   known_epochs.h  the epochs in which it can be, and what was seen of them
 #pragma once
 
@@ -210,7 +210,6 @@ class Tracker {
   bool stray_at_end_ GUARDED_BY(mutex_) = false;          // the newest observation was one
   std::optional<TimePoint> silent_ GUARDED_BY(mutex_){};  // since then, as far as looked
 
-  bool gone_through_ GUARDED_BY(mutex_) = false;  // files, while suspended
   TrackerStatus totals_ GUARDED_BY(mutex_);
 };
 

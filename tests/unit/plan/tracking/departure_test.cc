@@ -234,3 +234,20 @@ TEST_CASE("of a reader that went another way from an epoch's beginning on, only 
   CHECK(first_kept(1, true) == 1);
   CHECK(first_kept(0, false) == 1);
 }
+
+TEST_CASE("a reader has left for good if it goes through files, or is seen at more samples than there are") {
+  const KnownEpochs epochs = two_hundred_samples();
+  Departure departure;
+  departure.begin(epochs, 142, in_epoch_0(5), 17);
+  departure.note_suspended("why", 29, {});
+  // 125 observations may be 100 samples, some of which were looked at twice.
+  CHECK_FALSE(departure.for_good(100, 17 + 125));
+  CHECK(departure.for_good(100, 17 + 126));
+  for (const Access kind : {Access::read, Access::read_on, Access::open}) departure.note_after(kind);
+  CHECK_FALSE(departure.for_good(100, 40));
+  departure.note_after(Access::read_through);
+  departure.note_after(Access::read);
+  CHECK(departure.for_good(100, 40));
+  departure.note_found(in_epoch_0(50), "there");
+  CHECK_FALSE(departure.for_good(100, 40));
+}
