@@ -119,8 +119,7 @@ class Tracker {
   /// Where reads in order fell on what had been pushed, since the last call: the first kSightings at most.
   /// One of a sentinel is expected; another tells that the kernel has taken pages back.
   std::vector<uint64_t> take_reads_of_pushed();
-  /// Suspended, and diagnose() is to say why. Asked once where every open is seen; else again after a while,
-  /// since what was pushed when the reader left the plan hid a part of what it opened.
+  /// Suspended, and diagnose() is to say why: at once, and again after a while (departure.h).
   bool wants_diagnosis() const;
   /// The newest observations since the reader left the plan, in the order of time, for diagnose().
   std::vector<Sighting> evidence() const;
