@@ -7,7 +7,7 @@ import re
 import sys
 
 import pytest
-from clairmount import clairfs, make_tree, sanitized
+from clairmount import clairfs, make_tree, sanitized, wait_until
 from mounting import io_choices
 
 sys.path += [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("plan", "job")]
@@ -90,8 +90,9 @@ def test_peak_under_a_plan(source, io):
         register(mount, text)
         for epoch in range(2):
             assert sum(read_uncached(mount.path / name) for name in predicted(source, text, epoch, 0)) == sum(SIZES.values())
-        state = plan(mount)
-        assert (state["state"], state["suspensions"]) == ("finished", 0), state
+        # A reader that is faster than staging may pass the end unseen, and is believed to be there when it is silent.
+        wait_until(lambda: plan(mount)["state"] == "finished", "the plan's end")
+        assert plan(mount)["suspensions"] == 0
         assert mount.stat("staging.pushed") > 0
         assert_within(mount)
 
