@@ -54,7 +54,7 @@ void Departure::note_no_doubt(uint64_t in_order) {
 }
 
 bool Departure::flutters(uint64_t tick) {
-  if (tick > flutter_since_ + kFlutter) {
+  if (found_lately_ == 0 || tick > flutter_since_ + kFlutter) {
     flutter_run_ = run_;
     flutter_since_ = since_;
     found_lately_ = 0;

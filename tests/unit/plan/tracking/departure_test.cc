@@ -172,6 +172,17 @@ TEST_CASE("a reader that is found three times in 256 observations is not where i
   CHECK_FALSE(third_at(later, 1257));
   CHECK(later.place() == in_epoch_0(30));
   CHECK(first_tick_of(later) == 1200);
+
+  Departure at_once;
+  for (const uint32_t tick : {10U, 20U}) {
+    at_once.begin(epochs, 100 + tick, in_epoch_0(tick), tick - 8);
+    CHECK_FALSE(at_once.flutters(tick));
+    at_once.note_found(in_epoch_0(90), "there");
+  }
+  at_once.begin(epochs, 130, in_epoch_0(30), 22);
+  CHECK(at_once.flutters(30));
+  CHECK(at_once.place() == in_epoch_0(10));
+  CHECK(first_tick_of(at_once) == 2);
 }
 
 TEST_CASE("why a reader left is asked for at once, and when 128 more observations were seen") {
