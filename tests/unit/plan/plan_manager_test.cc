@@ -37,9 +37,13 @@ constexpr auto kPatience = std::chrono::minutes(4);  // for what takes milliseco
 
 /// A manager whose source answers when the test says so.
 struct ManagerFixture {
-  ManagerFixture() : staged(over(), "name=before format=files shuffle=false") {
-    PlanManager::Deps deps{dataset, {NodeId(0), 1}, *staged.staging,
-                           clock,   staged.metrics, staged.log.logger()};
+  /// Node 0 of so many. Where orders are looked for, nobody does: there are no threads for it.
+  explicit ManagerFixture(uint32_t nodes = 1, InferMode infer = InferMode::off)
+      : staged(over(), "name=before format=files shuffle=false") {
+    PlanManager::Deps deps{dataset, {NodeId(0), nodes}, *staged.staging,
+                           clock,   staged.metrics,     staged.log.logger()};
+    deps.infer = infer;
+    deps.by_hand = infer != InferMode::off;
     deps.dataset.indexes = &indexes;
     deps.dataset.read_bytes = [this, read = deps.dataset.read_bytes](FileId file, uint64_t offset,
                                                                      uint32_t length) {
@@ -147,6 +151,27 @@ TEST_CASE("a plan whose index is being made can be cancelled, and comes not back
   f.plans->stop();  // the thread that made it has ended
   CHECK(f.plans->text().empty());
   CHECK(!f.staged.log.has("refused"));
+}
+
+TEST_CASE("a plan that was found can be cancelled while it is made, and the nodes of its job are told") {
+  const uint32_t nodes = GENERATE(1U, 2U);
+  ManagerFixture f(nodes, InferMode::cheap);
+  const PlanChange found{"auto", std::string("name=auto epochs=1 ") + kSlow, NodeId(1), false};
+  REQUIRE(f.plans->take_over(found));
+  REQUIRE(f.reads());
+  CHECK(f.shows("state indexing"));
+  REQUIRE(f.plans->cancel("auto"));
+  CHECK(f.plans->text().empty());
+  CHECK(f.announced == std::vector<std::string>(nodes - 1, "auto:"));  // of a job only
+  CHECK(f.plans->last_error().empty());
+  REQUIRE(f.plans->take_over(found));  // in vain: it is refused from now on
+  CHECK(f.plans->text().empty());
+  CHECK(f.plans->cancel("auto").error().code == ENOENT);
+  CHECK(f.plans->last_error().find("no plan named 'auto'") != std::string::npos);
+  f.answer();
+  f.plans->stop();  // the thread that made it has ended
+  CHECK(f.plans->text().empty());
+  CHECK(f.announced.size() == nodes - 1);
 }
 
 TEST_CASE("a plan that is refused after its index says why, until it is registered again") {
