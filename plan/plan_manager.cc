@@ -98,6 +98,7 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
   if (!begun) return refuse(begun.error()).error();
   const std::optional<Status> made = *begun ? (*begun)->wait(deps_.index_patience) : Status();
   if (made && !*made) {
+    MutexLock one_at_a_time(plans_.submit_mutex);
     if (plans_.making(spec->name) == *begun) plans_.retire(spec->name);
     return Error{EINVAL, made->error().message};  // which finish() has told already
   }
