@@ -42,7 +42,7 @@ def test_background_mount_is_usable_when_the_command_returns(place):
     open_files = [os.readlink(f"/proc/{daemon}/fd/{n}") for n in (0, 1, 2)]
     assert open_files == ["/dev/null"] * 3
     (log,) = (place / "catalog/log").iterdir()
-    assert "mounted" in log.read_text()
+    wait_until(lambda: f" info mounted {place / 'src'} on {place / 'mnt'}\n" in log.read_text(), "the log says so", SETTLE_SECONDS)
     ended = run("umount", place / "mnt")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert not is_mounted(place / "mnt") and not daemons(place / "mnt")

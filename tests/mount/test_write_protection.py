@@ -427,4 +427,4 @@ def assert_told(place):
 
     wait_until(told, "it is a trouble that names the process", SETTLE_SECONDS)
     (log,) = (place / "catalog/log").iterdir()
-    assert f"train/file was written to by process {os.getpid()} (" in log.read_text()
+    wait_until(lambda: f"train/file was written to by process {os.getpid()} (" in log.read_text(), "the log says so", SETTLE_SECONDS)
