@@ -22,7 +22,7 @@ std::string missing_text(uint64_t lines) {
 
 struct LogQueue::State {
   struct Line {
-    std::string text;
+    std::string text;     // empty: it only opens anew
     uint64_t stands_for;  // so many lines are missing if it is not written
     bool opens_anew;      // the output, before it is written
 
@@ -43,7 +43,7 @@ struct LogQueue::State {
   uint64_t added GUARDED_BY(mutex) = 0;       // to `lines`, ever
   uint64_t done GUARDED_BY(mutex) = 0;        // of those: written, or lost while that was tried
   uint64_t lost GUARDED_BY(mutex) = 0;        // lines that no line tells of yet
-  bool opens_anew GUARDED_BY(mutex) = false;  // with the next line
+  bool opens_anew GUARDED_BY(mutex) = false;  // with the next of `lines`
   bool threaded GUARDED_BY(mutex) = false;
   bool over GUARDED_BY(mutex) = false;
 
@@ -82,7 +82,7 @@ struct LogQueue::State {
   // By who may use `output`. False: it was not written.
   bool put(const Line& line) const {
     if (line.opens_anew) output->open_anew();
-    return output->write(line.text);
+    return line.text.empty() || output->write(line.text);
   }
 
   void finish(const Line& line, bool is_written) REQUIRES(mutex) {
@@ -90,6 +90,18 @@ struct LogQueue::State {
     ++done;
     if (!is_written) lost += line.stands_for;
     written.notify_all();
+  }
+
+  // Leaves `lines` to the thread; before there is one, puts them.
+  void hand_on() REQUIRES(mutex) {
+    if (threaded) {
+      more.notify_one();
+      return;
+    }
+    while (!lines.empty()) {
+      const Line line = take();
+      finish(line, put(line));
+    }
   }
 };
 
@@ -133,14 +145,7 @@ void LogQueue::log(const spdlog::details::log_msg& message) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
   state.add(message);
-  if (state.threaded) {
-    state.more.notify_one();
-    return;
-  }
-  while (!state.lines.empty()) {
-    const State::Line line = state.take();
-    state.finish(line, state.put(line));
-  }
+  state.hand_on();
 }
 
 void LogQueue::flush() {
@@ -157,8 +162,12 @@ bool LogQueue::written_in_time() {
 }
 
 void LogQueue::open_anew() {
-  const MutexLock lock(state_->mutex);
-  state_->opens_anew = true;
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  state.opens_anew = true;
+  if (state.bytes >= kMostBytes) return;  // with the next line that finds room
+  state.push({}, 0);
+  state.hand_on();
 }
 
 const LogOutput& LogQueue::output() const {

@@ -39,7 +39,8 @@ class LogQueue final : public spdlog::sinks::sink {
   /// Has the lines written by a thread from now on. Once. REQUIRES: this process will not be forked any more,
   /// unless the child starts another program at once.
   void start();
-  /// The next line, and all after it, go to what has the output's name then.
+  /// The next line, and all after it, go to what has the output's name once the lines before are written. It
+  /// is opened then, whether or not there is a next line.
   void open_anew();
   const LogOutput& output() const;
 

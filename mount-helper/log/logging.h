@@ -40,7 +40,8 @@ void start_log(Logger& log);
 /// Lines name this node from now on: the nodes of a job may write to one terminal or file.
 void name_node_in_log(Logger& log, uint32_t node);
 
-/// The next line goes to the files that have the log's names then: a log rotation has moved the others away.
+/// The log goes on in the files that have its names, which are made if need be: a log rotation has moved the
+/// others away. So too where no line follows, since --log-level leaves those out.
 void reopen_log(Logger& log);
 
 /// The first line of a log, which a report of a fault needs: version, process, host, kernel and options.

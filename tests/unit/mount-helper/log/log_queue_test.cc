@@ -195,3 +195,18 @@ TEST_CASE("the output is opened anew between the lines before and those after") 
   REQUIRE(queued.gate->written.reaches(3));
   CHECK(queued.gate->text() == "info: one\ninfo: two\nanew\ninfo: three\n");
 }
+
+TEST_CASE("the output is opened anew also where no line follows") {
+  QueuedLog queued;
+  queued.queue->open_anew();
+  CHECK(queued.gate->text() == "anew\n");
+  queued.gate->set_shut(true);
+  queued.queue->start();
+  queued.log.info("one");
+  queued.queue->open_anew();
+  CHECK(queued.gate->text() == "anew\n");
+  queued.gate->set_shut(false);
+  queued.log.flush();
+  CHECK(queued.gate->text() == "anew\ninfo: one\nanew\n");
+  CHECK(queued.gate->written.value() == 1);
+}

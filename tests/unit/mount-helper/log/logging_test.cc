@@ -81,6 +81,20 @@ TEST_CASE("a log that was moved away goes on under its name once it is opened an
   CHECK_THAT(*read_text_file(options.log_file), Contains("three") && Contains("four"));
 }
 
+TEST_CASE("a log of errors alone is made anew under its name before there is one") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.path() + "/x.log";
+  options.log_level = "error";
+  const auto log = make_logger(options);
+  REQUIRE(log);
+  std::filesystem::rename(options.log_file, directory.path() + "/old");
+  reopen_log(**log);
+  (*log)->info("the log goes on here");
+  REQUIRE(std::filesystem::exists(options.log_file));
+  CHECK(std::filesystem::file_size(options.log_file) == 0);
+}
+
 TEST_CASE("lines name the node in a job") {
   const TemporaryDirectory directory;
   MountOptions options;
