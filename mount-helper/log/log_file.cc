@@ -31,12 +31,28 @@ void LogFile::open_anew() {
   try_open();
 }
 
-bool LogFile::write(std::string_view line) {
-  if (is_file_ && bytes_ > 0 && bytes_ + line.size() > kMostBytes) {
-    std::rename(path_.c_str(), older_.c_str());
-    bytes_ = 0;  // also where it could not be renamed: tried again after as many bytes
-    open_anew();
+bool LogFile::has_room(size_t bytes) const {
+  return !is_file_ || bytes_ == 0 || bytes_ + bytes <= kMostBytes;
+}
+
+// Others may have cut the file short, or moved it away without a word: what has its name then is not ours.
+void LogFile::make_room(size_t bytes) {
+  struct stat ours {};
+  struct stat named {};
+  if (::fstat(file_.get(), &ours) != 0) return;
+  bytes_ = static_cast<uint64_t>(ours.st_size);
+  const bool is_named =
+      ::stat(path_.c_str(), &named) == 0 && named.st_dev == ours.st_dev && named.st_ino == ours.st_ino;
+  if (is_named && has_room(bytes)) return;
+  if (is_named && std::rename(path_.c_str(), older_.c_str()) != 0) {
+    bytes_ = 0;  // tried again after as many bytes
+    return;
   }
+  open_anew();
+}
+
+bool LogFile::write(std::string_view line) {
+  if (!has_room(line.size())) make_room(line.size());
   const bool written = write_whole(file_.get(), line);
   if (written) bytes_ += line.size();
   return written;

@@ -3,6 +3,7 @@
 // spdlog's own rotating sink does the former only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,7 +19,8 @@ namespace clairfs {
 class LogFile final : public LogOutput {
  public:
   /// At this size in bytes the file becomes PATH.1, in the place of an older one: weeks of a quiet mount, and
-  /// a few seconds to read through. A device or a pipe (/dev/null, say) stays in its place.
+  /// a few seconds to read through. A device or a pipe (/dev/null, say) stays in its place, and so does what
+  /// others have put in the place of the file: the log goes on in it.
   static constexpr uint64_t kMostBytes = 4 << 20;
 
   /// Makes the file, or goes on with it. Errors: what open(2) says, without the path; ENXIO for a pipe that
@@ -33,6 +35,8 @@ class LogFile final : public LogOutput {
   explicit LogFile(const std::string& path) : path_(path), older_(path + ".1") {}
   /// False, with errno set: it goes on where it was.
   bool try_open();
+  bool has_room(size_t bytes) const;
+  void make_room(size_t bytes);
 
   const std::string path_;
   const std::string older_;

@@ -59,6 +59,33 @@ TEST_CASE("a log that is a device is never renamed") {
   CHECK(!std::filesystem::exists(std::filesystem::symlink_status(options.log_file + ".1")));
 }
 
+TEST_CASE("a log that others rotate takes the place of no older one of theirs") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.path() + "/x.log";
+  const std::string older = options.log_file + ".1";
+  const auto log = make_logger(options);
+  REQUIRE(log);
+  const std::string line(1000, 'x');
+  (*log)->info("first");
+  for (int i = 0; i < 3'000; ++i) (*log)->info(line);
+  SECTION("by copies, after which it is cut short") {
+    directory.write("x.log.1", "their copy");
+    std::filesystem::resize_file(options.log_file, 0);
+    for (int i = 0; i < 3'000; ++i) (*log)->info(line);
+    CHECK(*read_text_file(older) == "their copy");
+    CHECK(std::filesystem::file_size(options.log_file) > 3'000'000);
+  }
+  SECTION("by moving it away without a word") {
+    std::filesystem::rename(options.log_file, older);
+    directory.write("x.log", "");
+    for (int i = 0; i < 3'000; ++i) (*log)->info(line);
+    CHECK_THAT(*read_text_file(older), Contains(" info first\n"));
+    (*log)->info("last");
+    CHECK_THAT(*read_text_file(options.log_file), Contains(" info last\n"));
+  }
+}
+
 TEST_CASE("a log that was moved away goes on under its name once it is opened anew") {
   const TemporaryDirectory directory;
   MountOptions options;
