@@ -1,8 +1,8 @@
 // The mount: a libfuse low-level session with its own threads.
 //
-// Life: mount() makes the mount point live: processes that touch it from then on wait. That may need to start
-// a program (fusermount3), so it comes before MPI and threads, which must not be forked. start() begins to
-// serve and returns once the kernel has agreed on the protocol; stop() detaches the mount and ends the
+// Life: mount() makes the mount point live: processes that touch it from then on wait. That may need to fork,
+// to start a program at once (fusermount3), so it comes before MPI, which must not be forked. start() begins
+// to serve and returns once the kernel has agreed on the protocol; stop() detaches the mount and ends the
 // threads. When another program unmounts (umount, fusermount3 -u), the threads end by themselves and
 // `on_unmounted` is called.
 //
