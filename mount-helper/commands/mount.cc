@@ -42,7 +42,7 @@ Serve serve_claimed(Fd claim) {
 }
 
 // Says why there is no mount; to the other nodes of its job, too, which takes until these have come.
-int refuse_mount(MountOptions options, const MpiPlace& place, const Error& error,
+int refuse_mount(MountOptions options, const JobPlace& place, const Error& error,
                  int status = exit_mount_failure) {
   fail(error, status);
   if (place.size == 1 || !options.peers) return status;
@@ -72,7 +72,7 @@ Status check_nvme_directories(const MountOptions& options) {
   return {};
 }
 
-int mount_in_foreground(const MountOptions& options, const MpiPlace& place, const Serve& served) {
+int mount_in_foreground(const MountOptions& options, const JobPlace& place, const Serve& served) {
   const auto log = make_logger(options);
   if (!log) return refuse_mount(options, place, log.error());
   const SteadyClock clock;

@@ -50,7 +50,7 @@ JobOptions job_options(const MountOptions& options) {
 }
 
 // Waits for all nodes. Where there is no launcher they meet, and MPI is told so. `mpi` says the rest.
-Result<std::unique_ptr<Transport>> meet_nodes(const MountOptions& options, const MpiPlace& place,
+Result<std::unique_ptr<Transport>> meet_nodes(const MountOptions& options, const JobPlace& place,
                                               MpiOptions mpi, Logger& log) {
   mpi.connect_patience = options.job_timeout;
   mpi.network = options.network;
@@ -75,7 +75,7 @@ Result<std::unique_ptr<Transport>> meet_nodes(const MountOptions& options, const
 
 }  // namespace
 
-void decline_job(const MountOptions& options, const MpiPlace& place, const std::string& why, Logger& log) {
+void decline_job(const MountOptions& options, const JobPlace& place, const std::string& why, Logger& log) {
   log.info("the other nodes of the job are told that this one does not come");
   const auto transport = meet_nodes(options, place, {}, log);
   if (!transport) return log.warn("they are not: {}", transport.error().message);

@@ -14,7 +14,7 @@
 #include "cache/tasks/step_thread.h"
 #include "mount-helper/serve/mount_point.h"
 #include "net/job.h"
-#include "net/mpi/launch.h"
+#include "net/transport/place.h"
 #include "net/transport/transport.h"
 #include "plan/plan_manager.h"
 #include "plan/retention/home_prefill.h"
@@ -56,7 +56,7 @@ class JobNode {
 /// Of a node that cannot mount: waits for the other nodes, at most --job-timeout, and tells them `why`, so
 /// that they neither wait for it nor wonder. The process is to end by _exit() then (MpiTransport). REQUIRES:
 /// it is a node of several, serves nothing, and has no thread that uses the environment.
-void decline_job(const MountOptions& options, const MpiPlace& place, const std::string& why, Logger& log);
+void decline_job(const MountOptions& options, const JobPlace& place, const std::string& why, Logger& log);
 
 /// The source and policy that a node of a job uses in place of a single node's.
 struct SharedSource {

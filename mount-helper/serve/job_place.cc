@@ -19,6 +19,7 @@
 #include "fs/base/text_file.h"
 #include "mount-helper/mounts/resolve_path.h"
 #include "net/mpi/job_environment.h"
+#include "net/mpi/launch.h"
 
 namespace clairfs {
 namespace {
@@ -56,7 +57,7 @@ void fill_in(std::string& path, NodeId rank) {
 }
 
 // How many nodes there are, and which one this is, from the options, else from the environment.
-Result<MpiPlace> place_without_launcher(const MountOptions& options) {
+Result<JobPlace> place_without_launcher(const MountOptions& options) {
   const auto rank = options.rank ? Result<uint32_t>(*options.rank) : node_rank_from_environment();
   if (!rank) return rank.error();
   const auto nodes = options.nodes ? Result<uint32_t>(*options.nodes) : node_count_from_environment();
@@ -64,7 +65,7 @@ Result<MpiPlace> place_without_launcher(const MountOptions& options) {
   if (*rank >= *nodes)
     return Error{EINVAL, fmt::format("node {} is not below {}, the number of nodes: they count from 0", *rank,
                                      *nodes)};
-  return MpiPlace{NodeId(*rank), *nodes};
+  return JobPlace{NodeId(*rank), *nodes};
 }
 
 bool is_torchs_port(uint16_t port) {
@@ -87,7 +88,7 @@ Status read_secret(MountOptions& options) {
 
 }  // namespace
 
-Result<MpiPlace> place_of(const MountOptions& options) {
+Result<JobPlace> place_of(const MountOptions& options) {
   if (options.job) {
     if (is_torchs_port(options.job->port)) {
       return Error{EINVAL, fmt::format("--job {}: that port is MASTER_PORT, torch's own; give another one",
@@ -100,7 +101,7 @@ Result<MpiPlace> place_of(const MountOptions& options) {
   return mpi_place();
 }
 
-std::vector<std::string> job_warnings(const MountOptions& options, const MpiPlace& place) {
+std::vector<std::string> job_warnings(const MountOptions& options, const JobPlace& place) {
   std::vector<std::string> lines;
   if (!options.peers) return lines;
   if (options.job && place.size > 1 && options.job_secret.empty()) {
@@ -113,7 +114,7 @@ std::vector<std::string> job_warnings(const MountOptions& options, const MpiPlac
   return lines;
 }
 
-Result<MountOptions> options_for_node(MountOptions options, const MpiPlace& place) {
+Result<MountOptions> options_for_node(MountOptions options, const JobPlace& place) {
   if (place.size > 1 && !options.foreground && !options.job) {
     return Error{EINVAL,
                  fmt::format("this is one of {} nodes of a job, which end when their launcher does: add -f, "

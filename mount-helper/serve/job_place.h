@@ -8,23 +8,23 @@
 #include "cache/base/fd.h"
 #include "cache/base/result.h"
 #include "mount-helper/options/mount_options.h"
-#include "net/mpi/launch.h"
+#include "net/transport/place.h"
 
 namespace clairfs {
 
 /// This node's place: with --job what it and its companions or the environment say, else the launcher's.
 /// Errors: EINVAL, what is missing or cannot be; those of mpi_place(). Not safe against other threads
 /// changing the environment.
-Result<MpiPlace> place_of(const MountOptions& options);
+Result<JobPlace> place_of(const MountOptions& options);
 
 /// Lines that tell of a job that is not as the user may think. Not safe as above.
-std::vector<std::string> job_warnings(const MountOptions& options, const MpiPlace& place);
+std::vector<std::string> job_warnings(const MountOptions& options, const JobPlace& place);
 
 /// Puts the node's number in the place of every "{rank}" in the options' paths, so that several nodes of one
 /// machine can be told apart; without a job it is 0. Reads the job's secret. Errors: EINVAL when a launcher's
 /// job of several nodes is to be mounted in the background, which the launcher would take for its end; those
 /// of the secret's file, EINVAL when it is empty.
-Result<MountOptions> options_for_node(MountOptions options, const MpiPlace& place);
+Result<MountOptions> options_for_node(MountOptions options, const JobPlace& place);
 
 /// Keeps the mount point for this mount, against others of this machine that see the same mounts, as long as
 /// the descriptor is open. Called before anything else is done with the mount point: mounts that begin

@@ -18,7 +18,7 @@
 #include "mount-helper/serve/guard.h"
 #include "mount-helper/serve/signals.h"
 #include "mount-helper/serve/watchdog.h"
-#include "net/mpi/launch.h"
+#include "net/transport/place.h"
 
 namespace clairfs {
 
@@ -70,7 +70,7 @@ class MountPoint {
 /// The state that every phase of a mount uses; it outlives them all. Functions are thread-safe.
 struct MountBase {
   const MountOptions& options;
-  const MpiPlace& place;
+  const JobPlace& place;
   Logger& log;
   const ServeEvents& events;
   SignalWaiter& signals;

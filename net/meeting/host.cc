@@ -214,7 +214,7 @@ void MeetingHost::hear_join(Guest& guest, const std::string& line) {
     return;
   }
   if (const std::string why = reason_to_refuse(guest, words); !why.empty()) return refuse(guest, why);
-  const MpiPlace place{NodeId(*parse_whole<uint32_t>(words[1])), options_.nodes};
+  const JobPlace place{NodeId(*parse_whole<uint32_t>(words[1])), options_.nodes};
   guest.rank = place.self;
   guest.line.allow(kLongestLine);
   guest.line.send(
@@ -231,7 +231,7 @@ std::string MeetingHost::reason_to_refuse(const Guest& guest,
   const auto rank = parse_whole<uint32_t>(words[1]);
   const auto nodes = parse_whole<uint32_t>(words[2]);
   if (!rank || !nodes) return "its --rank and --nodes are no numbers";
-  const MpiPlace place{NodeId(*rank), *nodes};
+  const JobPlace place{NodeId(*rank), *nodes};
   if (!same_word(node_proof(options_.secret, {guest.nonce, std::string(words[3])}, place), words[4])) {
     return options_.secret.empty()
                ? "it has a secret, and node 0 has none: give --job-secret to all nodes or none"

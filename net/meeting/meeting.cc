@@ -16,6 +16,7 @@
 #include "net/meeting/keyed_hash.h"
 #include "net/meeting/pmi_relay.h"
 #include "net/meeting/words.h"
+#include "net/mpi/launch.h"
 
 namespace clairfs {
 namespace {
@@ -74,10 +75,10 @@ std::optional<std::string> after(const std::string& line, std::string_view start
 
 }  // namespace
 
-Meeting::Meeting(const MpiPlace& place, MeetingOptions options)
+Meeting::Meeting(const JobPlace& place, MeetingOptions options)
     : place_(place), options_(std::move(options)), where_(options_.at.text()) {}
 
-Result<std::unique_ptr<Meeting>> Meeting::gather(const MpiPlace& place, MeetingOptions options, Logger& log) {
+Result<std::unique_ptr<Meeting>> Meeting::gather(const JobPlace& place, MeetingOptions options, Logger& log) {
   std::unique_ptr<Meeting> meeting(new Meeting(place, std::move(options)));
   const MeetingOptions& o = meeting->options_;
   log.info("this is node {} of {}; the nodes meet at {}", place.self.value, place.size, meeting->where_);

@@ -20,7 +20,7 @@
 #include "net/meeting/host.h"
 #include "net/meeting/host_port.h"
 #include "net/meeting/line_socket.h"
-#include "net/mpi/launch.h"
+#include "net/transport/place.h"
 
 namespace clairfs {
 
@@ -39,7 +39,7 @@ class Meeting {
   /// ETIMEDOUT when the patience ends (which nodes are missing, or that node 0 does not answer); EPERM when
   /// node 0 refuses this node or shows no knowledge of the secret; ECANCELED when it gives up; EADDRINUSE and
   /// others when it cannot listen.
-  static Result<std::unique_ptr<Meeting>> gather(const MpiPlace& place, MeetingOptions options, Logger& log);
+  static Result<std::unique_ptr<Meeting>> gather(const JobPlace& place, MeetingOptions options, Logger& log);
   /// Unless done() was called the meeting has failed: the other nodes are told so, and MPI's line to us stays
   /// open, since MPI ends the process when that is closed.
   ~Meeting();
@@ -56,7 +56,7 @@ class Meeting {
   void done();
 
  private:
-  Meeting(const MpiPlace& place, MeetingOptions options);
+  Meeting(const JobPlace& place, MeetingOptions options);
   enum class Try { formed, again, failed };
   Status meet(TimePoint deadline);
   Try attempt(TimePoint deadline);
@@ -69,7 +69,7 @@ class Meeting {
   void relay();
   void fail(const std::string& why);
 
-  const MpiPlace place_;
+  const JobPlace place_;
   const MeetingOptions options_;
   const std::string where_;
 

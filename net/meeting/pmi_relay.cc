@@ -1,5 +1,8 @@
 #include "net/meeting/pmi_relay.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace clairfs {

@@ -11,14 +11,14 @@
 #include <string>
 #include <string_view>
 
-#include "net/mpi/launch.h"
+#include "net/transport/place.h"
 
 namespace clairfs {
 
 /// No input does harm. Not thread-safe.
 class PmiRelay {
  public:
-  explicit PmiRelay(const MpiPlace& place) : place_(place) {}
+  explicit PmiRelay(const JobPlace& place) : place_(place) {}
 
   /// The answer to a line: whole lines, or nothing.
   struct Outcome {
@@ -35,7 +35,7 @@ class PmiRelay {
   std::string put(const std::string& line);
   std::string get(std::string_view key) const;
 
-  const MpiPlace place_;
+  const JobPlace place_;
   bool in_barrier_ = false;
   std::string new_puts_;  // as lines for the host
   std::map<std::string, std::string, std::less<>> values_;

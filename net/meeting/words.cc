@@ -14,18 +14,18 @@ namespace {
 constexpr size_t kMostNamed = 8;  // as many as fit into a line for people
 
 std::string proof(std::string_view secret, std::string_view who, const MeetingNonces& nonces,
-                  const MpiPlace& place) {
+                  const JobPlace& place) {
   return keyed_hash(
       secret, fmt::format("{} {} {} {} {}", who, nonces.host, nonces.node, place.self.value, place.size));
 }
 
 }  // namespace
 
-std::string node_proof(std::string_view secret, const MeetingNonces& nonces, const MpiPlace& place) {
+std::string node_proof(std::string_view secret, const MeetingNonces& nonces, const JobPlace& place) {
   return proof(secret, "node", nonces, place);
 }
 
-std::string host_proof(std::string_view secret, const MeetingNonces& nonces, const MpiPlace& place) {
+std::string host_proof(std::string_view secret, const MeetingNonces& nonces, const JobPlace& place) {
   return proof(secret, "host", nonces, place);
 }
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "cache/base/types.h"
-#include "net/mpi/launch.h"
+#include "net/transport/place.h"
 
 namespace clairfs {
 
@@ -33,8 +33,8 @@ struct MeetingNonces {
   std::string host;
   std::string node;
 };
-std::string node_proof(std::string_view secret, const MeetingNonces& nonces, const MpiPlace& place);
-std::string host_proof(std::string_view secret, const MeetingNonces& nonces, const MpiPlace& place);
+std::string node_proof(std::string_view secret, const MeetingNonces& nonces, const JobPlace& place);
+std::string host_proof(std::string_view secret, const MeetingNonces& nonces, const JobPlace& place);
 
 /// The line that says which nodes are missing, and what it means to people: "node 2 of 3 has not come to
 /// node0:5200". The text is empty where the line is no such line, or says that none is missing.

@@ -33,7 +33,7 @@ bool is_set(const char* name) {
   return std::getenv(name) != nullptr;
 }
 
-Result<MpiPlace> place_from(const char* rank_name, const char* size_name) {
+Result<JobPlace> place_from(const char* rank_name, const char* size_name) {
   const auto rank = number(rank_name);
   if (!rank) return rank.error();
   const auto size = number(size_name);
@@ -42,7 +42,7 @@ Result<MpiPlace> place_from(const char* rank_name, const char* size_name) {
     return Error{EINVAL, fmt::format("{}={} is not below {}={} in the environment", rank_name, *rank,
                                      size_name, *size)};
   }
-  return MpiPlace{NodeId(*rank), *size};
+  return JobPlace{NodeId(*rank), *size};
 }
 
 bool is_launcher_variable(std::string_view assignment) {
@@ -59,7 +59,7 @@ void close_in_children(const char* name) {
 
 }  // namespace
 
-Result<MpiPlace> mpi_place() {
+Result<JobPlace> mpi_place() {
   if (is_set("PMI_RANK")) return place_from("PMI_RANK", "PMI_SIZE");
   if (is_set("PMIX_RANK")) {
     const char* size = is_set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "OMPI_COMM_WORLD_SIZE";
@@ -80,7 +80,7 @@ Result<MpiPlace> mpi_place() {
                                *tasks)};
     }
   }
-  return MpiPlace{};
+  return JobPlace{};
 }
 
 void forget_launcher() {

@@ -4,18 +4,10 @@
 // without MPI. A process without a launcher, or the only one, is a node by itself and never touches MPI.
 #pragma once
 
-#include <cstdint>
-
 #include "cache/base/result.h"
-#include "cache/base/types.h"
+#include "net/transport/place.h"
 
 namespace clairfs {
-
-/// This process's place in its job. Without a job: rank 0 of 1.
-struct MpiPlace {
-  NodeId self;
-  uint32_t size = 1;
-};
 
 /// The place that the environment gives us:
 /// - PMI_RANK and PMI_SIZE: mpiexec of MPICH and its kin, srun --mpi=pmi2;
@@ -26,7 +18,7 @@ struct MpiPlace {
 /// Errors: EINVAL with what is wrong: numbers that are none, a rank not below the size, mpiexec -pmi-port
 /// (which tells no rank), or a Slurm step of several tasks that offers no PMI: each task would take itself
 /// for all. Not safe against other threads changing the environment.
-Result<MpiPlace> mpi_place();
+Result<JobPlace> mpi_place();
 
 /// Removes what a launcher has put into the environment, and keeps its descriptors from being inherited.
 /// REQUIRES: no other thread reads or writes the environment meanwhile.

@@ -16,7 +16,7 @@ constexpr auto kTickEvery = std::chrono::milliseconds(10);
 
 }  // namespace
 
-Result<MpiWorld> init_mpi(const MpiPlace& place) {
+Result<MpiWorld> init_mpi(const JobPlace& place) {
   int provided = 0;
   mpi().Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
   // From here on errors are returned: a peer's death must not be ours.
@@ -49,7 +49,7 @@ Result<MpiWorld> init_mpi(const MpiPlace& place) {
   return world;
 }
 
-MpiLoop::MpiLoop(const MpiWorld& world, const MpiPlace& place)
+MpiLoop::MpiLoop(const MpiWorld& world, const JobPlace& place)
     : messages(world.messages, place.size, requests),
       bulk(world.bulk, requests),
       pace(steady_now()),

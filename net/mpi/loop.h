@@ -8,10 +8,10 @@
 #include "cache/base/clock.h"
 #include "cache/base/result.h"
 #include "net/mpi/bulk.h"
-#include "net/mpi/launch.h"
 #include "net/mpi/messages.h"
 #include "net/mpi/poll_pace.h"
 #include "net/mpi/requests.h"
+#include "net/transport/place.h"
 #include "net/transport/transport.h"
 
 namespace clairfs {
@@ -23,11 +23,11 @@ struct MpiWorld {
   MPI_Comm messages = MPI_COMM_NULL;
   MPI_Comm bulk = MPI_COMM_NULL;
 };
-Result<MpiWorld> init_mpi(const MpiPlace& place);
+Result<MpiWorld> init_mpi(const JobPlace& place);
 
 /// Net thread only.
 struct MpiLoop {
-  MpiLoop(const MpiWorld& world, const MpiPlace& place);
+  MpiLoop(const MpiWorld& world, const JobPlace& place);
 
   /// One look at everything. Returns how long to sleep before the next.
   Duration turn();

@@ -44,7 +44,7 @@ struct AbortGuard {
 
 }  // namespace
 
-Result<std::unique_ptr<MpiTransport>> MpiTransport::connect(const MpiPlace& place, MpiOptions options,
+Result<std::unique_ptr<MpiTransport>> MpiTransport::connect(const JobPlace& place, MpiOptions options,
                                                             Logger& log) {
   Fd waker(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!waker) return system_error(errno, "eventfd");
@@ -61,7 +61,7 @@ Result<std::unique_ptr<MpiTransport>> MpiTransport::connect(const MpiPlace& plac
   return connected.error();
 }
 
-MpiTransport::MpiTransport(const MpiPlace& place, MpiOptions options, Fd waker, Logger& log)
+MpiTransport::MpiTransport(const JobPlace& place, MpiOptions options, Fd waker, Logger& log)
     : place_(place),
       options_(std::move(options)),
       log_(log),

@@ -23,6 +23,7 @@
 #include "cache/base/thread.h"
 #include "net/mpi/launch.h"
 #include "net/transport/network_sleep.h"
+#include "net/transport/place.h"
 #include "net/transport/transport.h"
 
 namespace clairfs {
@@ -52,14 +53,14 @@ struct MpiOptions {
 /// libraries down.
 class MpiTransport final : public Transport {
  public:
-  /// Loads and initialises MPI and waits for all ranks. `place` is what mpi_place() said; `log` outlives the
-  /// transport. REQUIRES: no other thread reads or writes the environment meanwhile: UCX and MPICH are told
-  /// what to use where the user has not (UCX_TLS and others), and what the launcher put there is removed;
-  /// SIGUSR1 does not end the process: mpiexec sends it to all ranks when one has died. Errors: those of
-  /// load_mpi(); ETIMEDOUT when not all ranks came, and what options.hindrance says (MPI cannot be left any
-  /// more then: end the process with _exit); EPROTO when MPI sees another job than the environment tells of
-  /// (mpiexec of another MPI); ENOTSUP when this MPI's tags are too small; those of eventfd(2).
-  static Result<std::unique_ptr<MpiTransport>> connect(const MpiPlace& place, MpiOptions options,
+  /// Loads and initialises MPI and waits for all ranks. `place` is what the launcher or a meeting says; `log`
+  /// outlives the transport. REQUIRES: no other thread reads or writes the environment meanwhile: UCX and
+  /// MPICH are told what to use where the user has not (UCX_TLS and others), and what the launcher put there
+  /// is removed; SIGUSR1 does not end the process: mpiexec sends it to all ranks when one has died. Errors:
+  /// those of load_mpi(); ETIMEDOUT when not all ranks came, and what options.hindrance says (MPI cannot be
+  /// left any more then: end the process with _exit); EPROTO when MPI sees another job than the environment
+  /// tells of (mpiexec of another MPI); ENOTSUP when this MPI's tags are too small; those of eventfd(2).
+  static Result<std::unique_ptr<MpiTransport>> connect(const JobPlace& place, MpiOptions options,
                                                        Logger& log);
   /// Stops without patience.
   ~MpiTransport() override;
@@ -80,7 +81,7 @@ class MpiTransport final : public Transport {
  private:
   using Command = std::function<void(MpiLoop&)>;
 
-  MpiTransport(const MpiPlace& place, MpiOptions options, Fd waker, Logger& log);
+  MpiTransport(const JobPlace& place, MpiOptions options, Fd waker, Logger& log);
   void run();
   void serve(MpiLoop& loop);
   void wind_up(MpiLoop& loop, TimePoint stop_by);
@@ -97,7 +98,7 @@ class MpiTransport final : public Transport {
   void run_commands(MpiLoop& loop, Duration sleep);
   void message_left(NodeId to, size_t cost, int error);
 
-  const MpiPlace place_;
+  const JobPlace place_;
   const MpiOptions options_;
   Logger& log_;
   const SteadyClock clock_{};

@@ -437,7 +437,7 @@ const std::map<std::string, void (*)(Job&)> kScenarios = {
 };
 
 /// Rank 1 never connects.
-int absent(const MpiPlace& place, Logger& log) {
+int absent(const JobPlace& place, Logger& log) {
   if (place.self == NodeId(1)) {
     std::this_thread::sleep_for(seconds(3));
     return 0;
@@ -452,7 +452,7 @@ int absent(const MpiPlace& place, Logger& log) {
 }
 
 /// MPI_Init cannot do it.
-int aborting(const MpiPlace& place, Logger& log) {
+int aborting(const JobPlace& place, Logger& log) {
   ::setenv("UCX_TLS", "bogus", 1);
   MpiOptions options;
   options.before_abort = [] {

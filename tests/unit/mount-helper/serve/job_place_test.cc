@@ -181,7 +181,7 @@ TEST_CASE("the job's secret is read, from the file rather than the environment")
   const TemporaryDirectory directory;
   MountOptions options = options_of("/mnt");
   options.job = HostPort{"node0", 5200};
-  const MpiPlace place{NodeId(0), 2};
+  const JobPlace place{NodeId(0), 2};
   CHECK(options_for_node(options, place)->job_secret.empty());
   const Variable variable("CLAIRFS_JOB_SECRET", " of the environment\n");
   CHECK(options_for_node(options, place)->job_secret == "of the environment");

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 
 #include "net/meeting/words.h"
+#include "net/mpi/launch.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
 
