@@ -23,7 +23,7 @@ struct Id {
 using FileId = Id<struct FileTag>;
 /// A unit of caching: a small file whole, or an aligned piece of a large file.
 using ChunkId = Id<struct ChunkTag>;
-/// A node of the job (one daemon a node), as MPI numbers them.
+/// A node of the job (one daemon a node), as the launcher or --rank numbers them.
 using NodeId = Id<struct NodeTag>;
 /// A pass over the training set, counted from 0.
 using Epoch = Id<struct EpochTag>;

@@ -32,7 +32,8 @@ inline constexpr size_t kMaxName = 255;
 inline constexpr size_t kMaxText = 60000;
 /// Entries of a list in one message: a thousand requests take 31 KB.
 inline constexpr size_t kMaxList = 1000;
-/// Longest piece of a catalog or an index that is sent at once: what a transport takes without cutting it.
+/// Longest piece of a catalog or an index that is sent at once: enough for the full bandwidth of a network,
+/// and soon sent again where it is lost.
 inline constexpr uint32_t kMaxPiece = 4U << 20;
 
 /// A node's counters so far.

@@ -73,7 +73,7 @@ void serve(MpiTransport& net, size_t chunk) {
                }
                static_cast<void>(net.send(from, bytes_of(message)));
              },
-             {}});
+             [](TimePoint) {}});
   over.acquire();
   net.stop(std::chrono::seconds(1));
 }
@@ -82,7 +82,8 @@ class Client {
  public:
   Client(MpiTransport& net, size_t chunk, Duration length)
       : net_(net), chunk_(chunk), length_(length), memory_(64 * chunk) {
-    net_.start({[this](NodeId, std::span<const std::byte> bytes) { on_message(message_in(bytes)); }, {}});
+    net_.start({[this](NodeId, std::span<const std::byte> bytes) { on_message(message_in(bytes)); },
+                [](TimePoint) {}});
   }
 
   void run() {
