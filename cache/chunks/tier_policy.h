@@ -10,6 +10,8 @@
 namespace clairfs {
 
 enum class Tier : uint8_t { none, ram, nvme };
+/// How many values it has, `none` included: the size of what is kept by tier.
+inline constexpr size_t kTierValues = 3;
 
 /// Bytes that a chunk of `length` takes of a tier, padding included.
 constexpr uint64_t footprint(Tier tier, uint64_t length) {

@@ -71,6 +71,7 @@ class PlacementTable {
  private:
   static constexpr uint16_t kNobody = std::numeric_limits<uint16_t>::max();
   static constexpr uint32_t kPerByte = 4;  // two bits a node
+  static_assert(kTierValues <= 4, "two bits tell four values apart");
 
   static uint32_t shift(NodeId node) { return node.value % kPerByte * 2; }
   const uint8_t* row(ChunkId chunk) const { return tiers_.data() + chunk.index() * row_bytes_; }

@@ -23,6 +23,7 @@ constexpr uint8_t listed(Tier tier) {
   return static_cast<uint8_t>(bit(tier) << 4);
 }
 constexpr uint8_t kInPageCache = bit(Tier::none);
+static_assert(kTierValues <= 4, "a byte has two bits for each value");
 constexpr size_t slot(Tier tier) {
   return static_cast<size_t>(tier);
 }

@@ -68,13 +68,11 @@ class NextUsePolicy final : public TierPolicy {
   std::vector<ChunkId> residents(Tier tier) const;
 
  private:
-  static constexpr size_t kTiers = 3;  // Tier::none is not used
-
   struct Plan {
     Timeline timeline;
     std::shared_ptr<const SharedChunks> shared;  // of the timeline's index; null: none
     uint64_t staged = 0;
-    std::array<uint64_t, kTiers> cursor{};  // by tier: no candidate at or above it
+    std::array<uint64_t, kTierValues> cursor{};  // by tier: no candidate at or above it
   };
   struct Candidate {
     ChunkId chunk;
@@ -108,7 +106,7 @@ class NextUsePolicy final : public TierPolicy {
   mutable std::vector<uint8_t> resident_ GUARDED_BY(mutex_);
   // Resident chunks that had no further use when last looked at, once each; each is looked at again before it
   // is dropped.
-  mutable std::array<std::vector<ChunkId>, kTiers> useless_ GUARDED_BY(mutex_);
+  mutable std::array<std::vector<ChunkId>, kTierValues> useless_ GUARDED_BY(mutex_);
 };
 
 }  // namespace clairfs
