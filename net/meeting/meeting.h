@@ -52,7 +52,8 @@ class Meeting {
   Status serve_mpi();
   /// Why MPI_Init will not end, as far as is known. Thread-safe.
   Status failure() const;
-  /// MPI is initialised: the destructor ends the meeting in peace.
+  /// MPI is initialised: the destructor ends the meeting in peace. REQUIRES: serve_mpi(), whose thread says
+  /// goodbye to node 0, also where a transport has nothing to put: who goes without is taken for dead.
   void done();
 
  private:
