@@ -22,7 +22,7 @@ Tiers::Tiers(Deps deps, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, ui
       ram_(std::move(ram)),
       account_(ram_capacity, deps_.metrics.ram_bytes),
       most_writes_(most_writes),
-      backup_(deps_.catalog, deps_.stores, *this, promised_, deps_.metrics) {
+      backup_(deps_.catalog, deps_.stores, *this, promised_nvme_, deps_.metrics) {
   deps_.metrics.ram_capacity.set(static_cast<int64_t>(ram_capacity));
   if (!deps_.stores.empty()) grower_.emplace("nvme-grow");
 }
@@ -71,12 +71,12 @@ uint64_t Tiers::adopt(size_t store) {
 
 void Tiers::promise(ChunkId chunk, Tier tier) {
   if (tier == Tier::none) return;
-  (tier == Tier::ram ? promised_ram_ : promised_).fetch_add(footprint(tier, length(chunk)));
+  (tier == Tier::ram ? promised_ram_ : promised_nvme_).fetch_add(footprint(tier, length(chunk)));
 }
 
 void Tiers::take_back(ChunkId chunk, Tier tier) {
   if (tier == Tier::none) return;
-  (tier == Tier::ram ? promised_ram_ : promised_).fetch_sub(footprint(tier, length(chunk)));
+  (tier == Tier::ram ? promised_ram_ : promised_nvme_).fetch_sub(footprint(tier, length(chunk)));
 }
 
 Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
@@ -136,7 +136,7 @@ void Tiers::evict(ChunkId chunk, Tier tier, uint64_t given_up) {
 // Whether a copy that counts as one no more can stay in the store: not in room that others were promised.
 bool Tiers::has_room_for_copy(size_t store, uint64_t given_up) const {
   if (!deps_.stores[store]->writable()) return true;  // they will not have it either
-  const uint64_t promised = promised_.load();         // before the room, as in space()
+  const uint64_t promised = promised_nvme_.load();    // before the room, as in space()
   return nvme_room() + given_up >= promised;
 }
 
@@ -348,8 +348,8 @@ void Tiers::left_on_nvme(ChunkId chunk, size_t store) {
 // No decision in between, or a fetch would count on the same room.
 std::optional<size_t> Tiers::promise_copy(uint64_t bytes) {
   MutexLock lock(placing_);
-  const auto store = backup_.store_with(bytes + promised_.load());
-  if (store) promised_.fetch_add(bytes);
+  const auto store = backup_.store_with(bytes + promised_nvme_.load());
+  if (store) promised_nvme_.fetch_add(bytes);
   return store;
 }
 
@@ -387,7 +387,7 @@ TierSpace Tiers::space(bool behind) const {
   if (behind) return space;
   // Read before the room, which is used before its promise ends: for a moment bytes may count twice, but they
   // are never missed.
-  const uint64_t spoken_for = promised_.load();
+  const uint64_t spoken_for = promised_nvme_.load();
   space.nvme = nvme_room();
   for (const NvmeStore* store : deps_.stores) space.nvme_writable = space.nvme_writable || store->writable();
   space.nvme -= std::min(space.nvme, spoken_for);

@@ -126,19 +126,19 @@ class Tiers final : private RamBackup::Keeper {
   ChunkRef only_in_ram(ChunkId chunk) const override { return deps_.table.only_in_ram(chunk); }
   void left_on_nvme(ChunkId chunk, size_t store) override;
   std::optional<size_t> promise_copy(uint64_t bytes) override;
-  void take_back_copy(uint64_t bytes) override { promised_.fetch_sub(bytes); }
+  void take_back_copy(uint64_t bytes) override { promised_nvme_.fetch_sub(bytes); }
 
   const Deps deps_;
   const std::unique_ptr<RamArena> ram_;
   MemoryAccount account_;  // of the RAM tier
   const uint64_t most_writes_;
   Mutex placing_;  // one decision at a time: each counts what the ones before it promised
-  std::atomic<uint64_t> promised_ram_{0};
-  std::atomic<uint64_t> promised_{0};  // on NVMe
-  std::atomic<uint64_t> writing_{0};   // bytes
-  std::atomic<uint64_t> writes_{0};    // under way
-  std::atomic<uint64_t> swapped_{0};   // bytes of RAM, since a write last ended
-  std::atomic<uint64_t> late_{0};      // bytes of waiting_
+  std::atomic<uint64_t> promised_ram_{0};   // bytes
+  std::atomic<uint64_t> promised_nvme_{0};  // bytes
+  std::atomic<uint64_t> writing_{0};        // bytes
+  std::atomic<uint64_t> writes_{0};         // under way
+  std::atomic<uint64_t> swapped_{0};        // bytes of RAM, since a write last ended
+  std::atomic<uint64_t> late_{0};           // bytes of waiting_
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   std::deque<ChunkId> waiting_ GUARDED_BY(mutex_);  // to be written, if they are still in transit memory
