@@ -30,6 +30,7 @@ using Epoch = Id<struct EpochTag>;
 
 /// Where bytes came from, the slowest last.
 enum class Origin : uint8_t { ram, nvme, peer, pfs };
+inline constexpr size_t kOrigins = 4;  ///< how many there are
 
 }  // namespace clairfs
 

@@ -1,6 +1,7 @@
 #include "fs/control/access_log.h"
 
 #include <cstring>
+#include <iterator>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -12,6 +13,7 @@ namespace clairfs {
 
 const char* origin_name(Origin origin) {
   constexpr const char* kNames[] = {"ram", "nvme", "peer", "pfs"};
+  static_assert(std::size(kNames) == kOrigins, "one for each origin");
   return kNames[static_cast<size_t>(origin)];
 }
 

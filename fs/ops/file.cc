@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,7 @@ void count_read(FuseContext& context, const Result<ReadView>& view, const Access
   } else {
     Counter* const reads[] = {&m.reads_ram, &m.reads_nvme, &m.reads_peer, &m.reads_pfs};
     Counter* const bytes[] = {&m.bytes_ram, &m.bytes_nvme, &m.bytes_peer, &m.bytes_pfs};
+    static_assert(std::size(reads) == kOrigins && std::size(bytes) == kOrigins, "one for each origin");
     reads[static_cast<size_t>(view->origin)]->add();
     bytes[static_cast<size_t>(view->origin)]->add(entry.length);
     if (view->joined) m.reads_joined.add();
