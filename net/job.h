@@ -6,9 +6,9 @@
 //   others:          await_catalog(), then check_source() (net/group/source_check.h) on their own source
 //   make_source()    the ChunkSource for this node's ChunkCache
 //   make_server()    what answers the others' requests out of that cache
+//   serve_indexes()  the others get this node's indexes of packed files
 //   follow_nodes()   hears which nodes live
 //   serve()          hands it those requests; says that the node is ready
-//   serve_indexes()  the others get this node's indexes of packed files
 //   follow_plans()   gets the plans in force, and those to come
 //   leave()          says goodbye; nothing is served any more
 //   (the cache is stopped: fetches from peers end)
