@@ -20,7 +20,7 @@ struct PlanKey {
   std::string_view want;  ///< what would be right, for the error message
   bool shown = false;     ///< also shown when at its default
   bool (*accept)(std::string& value) = nullptr;
-  uint64_t least = 0;  ///< numbers only
+  uint64_t least = 0;  ///< numbers only; unless it is 0 too, 0 in the member means that none was given
   uint64_t most = 0;
   bool whole = false;  ///< text that is mostly a whole number, maybe too long for 64 bits
 };
