@@ -27,17 +27,21 @@ std::optional<uint32_t> first_sample_of(const SampleIndex& index, FileId file) {
 
 }  // namespace
 
+void take_record_keys(const PlanSpec& from, PlanSpec& to) {
+  to.record = from.record;
+  to.header = from.header;
+  to.stride = from.stride;
+  to.dataset = from.dataset;
+  to.keys = from.keys;
+  to.skip = from.skip;
+  to.db = from.db;
+}
+
 void Numbering::name_in(PlanSpec& plan) const {
   plan.root = root;
   plan.format = index->format();
   plan.file = records.file;
-  plan.record = records.record;
-  plan.header = records.header;
-  plan.stride = records.stride;
-  plan.dataset = records.dataset;
-  plan.keys = records.keys;
-  plan.skip = records.skip;
-  plan.db = records.db;
+  take_record_keys(records, plan);
 }
 
 bool Numbering::is_of(const PlanSpec& plan) const {

@@ -22,6 +22,9 @@ struct OpenedSamples {
   std::vector<uint32_t> samples;  ///< of each
 };
 
+/// Copies the keys that say, beside `root`, `format` and `file`, which records are samples.
+void take_record_keys(const PlanSpec& from, PlanSpec& to);
+
 struct Numbering {
   std::string root;
   std::shared_ptr<const SampleIndex> index;

@@ -157,9 +157,7 @@ void RecordFiles::know(const PlanSpec& plan) {
   if (!file) return;
   Way way{shared_list({*file}), records_in(*source_.catalog, *file, "raw")};
   if (way.records.file.find_first_of("*?") != std::string::npos) return;
-  way.records.record = plan.record;
-  way.records.header = plan.header;
-  way.records.stride = plan.stride;
+  take_record_keys(plan, way.records);
   const MutexLock lock(mutex_);
   const bool known = std::any_of(others_.begin(), others_.end(),
                                  [&](const Way& other) { return other.records == way.records; });
