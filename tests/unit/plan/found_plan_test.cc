@@ -39,9 +39,7 @@ struct NodeFixture {
     deps.when_idle = false;
     plans.emplace(std::move(deps));
   }
-  bool settle_until(const std::function<bool()>& condition) {
-    return settle_plans_until(*plans, clock, condition);
-  }
+  bool settle_until(const std::function<bool()>& until) { return settle_plans_until(*plans, clock, until); }
   bool told(const std::string& text, bool withdrawn = false, NodeId origin = NodeId(0)) {
     return plans->take_over({"auto", text, origin, withdrawn}).ok();
   }
