@@ -32,7 +32,7 @@ struct CommandsFixture {
 
 TEST_CASE("a plan is registered, shown and cancelled by commands") {
   CommandsFixture f;
-  const auto shown = f.run("  plan   seed=7 format=files epochs=2 ");
+  const auto shown = f.run("  plan   seed=7 format=files epochs=1 ");
   REQUIRE(shown);
   CHECK(shown->find("seed=7") != std::string::npos);
   CHECK(shown->find("20 samples") != std::string::npos);
