@@ -62,6 +62,11 @@ class FakeStore final : public NvmeStore {
     }
     for (const auto& read : held) read();
   }
+  /// How many wait.
+  size_t reads_held() const {
+    MutexLock lock(mutex_);
+    return held_reads_.size();
+  }
   void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t,
              std::function<void(Status)> done) override {
     bool waits = false;

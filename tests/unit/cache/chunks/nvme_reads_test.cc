@@ -1,4 +1,5 @@
 // Reads that NVMe does not answer.
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -129,7 +130,10 @@ TEST_CASE("reads that NVMe does not answer leave memory to those of the source")
   CHECK(f.source->complete_until([&] { return f.right == 2 * kFiles; }));
   const TransitShares shares = TransitShares::for_chunks(kFileBytes);
   CHECK(f.metrics.transit_bytes.value() >= static_cast<int64_t>(shares.from_nvme));
-  const uint64_t pinned = shares.from_nvme + f.cache->staging_share() + shares.nvme_writes;
+  // Each that waits was given up. On a slow machine the first was so before all had begun.
+  const uint64_t hung = std::min(f.store.reads_held() * kFileBytes, shares.from_nvme);
+  REQUIRE(hung > 0);
+  const uint64_t pinned = hung + f.cache->staging_share() + shares.nvme_writes;
   CHECK(pinned + f.catalog->largest_chunk() <= shares.capacity);
   f.store.hold_reads(false);
   CHECK(f.cache->staging_share() == shares.staging);
