@@ -86,7 +86,7 @@ class ChunkCache {
 
   /// Calls `done` exactly once with the whole chunk: before returning if it is in memory, else from the
   /// thread that completed the fetch. `use`: see TierPolicy. Errors: those of the source; ECANCELED after
-  /// stop().
+  /// stop(), also before returning.
   void acquire(ChunkId chunk, Priority priority, const AcquireDone& done, const Use& use = {});
 
   /// As acquire(), for callers that need only bytes [offset, offset + length) of a file and no others of that
@@ -105,8 +105,9 @@ class ChunkCache {
   /// Bytes that acquire_range() would bring into memory, or pin there: the range's or its chunk's.
   uint64_t bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use = {}) const;
 
-  /// Bytes of chunks that a caller who needs them in order may hold, or have asked for and wait for the first
-  /// of: less while an NVMe disk hangs, which keeps memory. Who holds more then may wait for that disk.
+  /// The most bytes of chunks that a caller may hold, or have asked for, if it uses them in order and waits
+  /// for the first. An NVMe disk that hangs keeps memory, so meanwhile it is less. A caller that holds more
+  /// than that may wait for the disk.
   uint64_t staging_share() const { return transit_.staging_share(); }
 
   /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for
@@ -147,7 +148,7 @@ class ChunkCache {
   TierSpace space() const { return tiers_.space(); }
   /// Whether the chunk would stay in a tier if it were fetched now, for no use yet; `space` is space().
   bool would_keep(ChunkId chunk, const TierSpace& space) const { return tiers_.would_keep(chunk, space, {}); }
-  /// NVMe is slower than what is brought in for it: more would be fetched in vain.
+  /// Whether NVMe writes more slowly than chunks for it arrive: more would be fetched in vain.
   bool writes_are_behind() const { return tiers_.writes_are_behind(); }
   /// Where the chunk is kept now.
   Tier tier_of(ChunkId chunk) const { return table_.tier_of(chunk); }

@@ -1,9 +1,10 @@
-// A chunk on its way into memory, as an object: from the first caller's request until all callers are
+// Fetch: a chunk on its way into memory, as an object, from the first caller's request until all callers are
 // answered.
 //
-// A chunk may come in parts: what is needed soon first, then the rest (ChunkTable::split()). All go to their
-// places in the same memory. Who wants no more than the parts that are here is answered, and must not look at
-// the other bytes. The chunk counts as on its way until all are here, so nobody else sees one with gaps.
+// A chunk may come in parts: those that callers need soon first, then the rest (ChunkTable::split()). All
+// parts go to their places in the same memory. The fetch answers a caller as soon as the parts that it wants
+// are here. That caller must not look at the other bytes. The chunk counts as on its way until all parts are
+// here, so no other caller sees it with gaps.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ struct ChunkPiece {
   uint64_t end = UINT64_MAX;
 };
 
-/// What of a chunk is asked of the source by itself.
+/// A part of a chunk, which the fetch asks of the source by itself.
 struct FetchPart {
   FetchPart(const ChunkPiece& bytes, Priority priority) : piece(bytes), demand(priority) {}
 
@@ -75,7 +76,7 @@ struct Fetch {
   bool may_wait = false;
   Use use;  // that it is for: of the first caller that named one
 
-  // Of the thread that carries the fetch on; one at a time. While parts are under way nobody writes it.
+  // Of the thread that carries the fetch on; one at a time. While parts are under way no thread writes it.
   ChunkRef data;
   Tier keep = Tier::none;       // where it is to stay
   Tier promised = Tier::none;   // where it has room that is promised, and not taken yet

@@ -1,4 +1,5 @@
-// Carries fetches on: reserves memory, takes the chunk from NVMe or from the source, and answers the waiters.
+// Fetcher carries fetches on: it reserves memory, takes the chunk from NVMe or from the source, and answers
+// the waiters.
 //
 //   start() -> begin() -> NVMe: read --------------------------------------------------> finish()
 //                 |         |   not there any more                                           |
@@ -7,7 +8,8 @@
 //                 +-> no memory: TransitQueue, and begin() again
 //                 +-> source, in parts: finish_part() of each, and finish() with the last
 //
-// Each step runs on the thread that completed the one before. A fetch of a range of a file that no tier would
+// Each step runs on the thread that completed the one before. After a wait for memory that is the thread
+// "transit", and after a read that was given up "nvme-watch". A fetch of a range of a file that no tier would
 // keep (read_range()) goes the same way, without a chunk.
 //
 // A read that NVMe does not answer in time is given up, for a disk may hang as a source may: the fetch begins
@@ -15,11 +17,11 @@
 // the chunks of its store come from the source, and so do those of another store if there is no memory left
 // to read them from there.
 //
-// What readers will soon need of a chunk that goes from the PFS to the RAM tier is asked for by itself, and
-// the rest to be read when nothing else is to do, or when it is needed. Else the first epoch of shuffled
-// records would read its neighbours' parts ahead of their turn. In transit memory a chunk comes whole: it
-// must not stay there for long. So does the only one of a file, which the source opens for each part, and any
-// while many others are on their way in parts.
+// A chunk that goes from the PFS to the RAM tier may come in parts. The fetch then makes a request of its own
+// for the bytes that readers will need soon. The source reads the rest when it has nothing else to do, or
+// when a reader needs it. Else the first epoch of shuffled records would read its neighbours' parts ahead of
+// their turn. These chunks come whole: those in transit memory, which must not stay there for long; the only
+// one of a file, since the source opens the file for each part; and any while many others come in parts.
 //
 // Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has its
 // own queues. A request of another node never joins a fetch that waits for a node, so nodes never wait for
@@ -67,7 +69,7 @@ class Fetcher {
   /// See ChunkSource.
   void gather() { deps_.source.gather(); }
   void gathered() { deps_.source.gathered(); }
-  /// Bytes [offset, offset + length) of a file, within one chunk. They are forgotten afterwards.
+  /// Reads bytes [offset, offset + length) of a file, within one chunk, and forgets them afterwards.
   void read_range(FileId file, uint64_t offset, uint64_t length, Priority priority, const AcquireDone& done);
   /// Whether a fetch of the chunk of `file` at `offset` would be asked of another node now.
   bool asks_others(FileId file, uint64_t offset) const;

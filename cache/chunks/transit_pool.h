@@ -42,16 +42,16 @@ class TransitPool final : public MemoryListener {
   std::optional<Block> reserve(uint64_t length, TransitClass transit_class);
   /// Gives `bytes` of the share of a class back, before the memory itself: their transfer has ended.
   void leave(TransitClass transit_class, uint64_t bytes);
-  /// A read from NVMe has been given up, which keeps `bytes` until it ends.
+  /// A read from NVMe was given up. It keeps `bytes` until hung_read_ended().
   void read_hangs(uint64_t bytes) { hung_.fetch_add(bytes); }
   void hung_read_ended(uint64_t bytes) { hung_.fetch_sub(bytes); }
-  /// What staging may hold now.
+  /// The most bytes that staging may hold now.
   uint64_t staging_share() const { return shares_.staging_beside(hung_.load()); }
   /// The chunk is in the table now, and may be dropped when its turn comes.
   void add(ChunkId chunk);
-  /// Never uses the memory again.
+  /// Quarantines memory that a network may still write to: it is never used again.
   void lose(const ChunkRef& data);
-  /// Whether other nodes may be asked: memory may be lost by that.
+  /// Whether this node may ask others, by which it may lose memory. False once too much of it is lost.
   bool may_lose() const { return lost_bytes_.load() <= shares_.lost; }
 
   /// Has the thread begin a fetch for which reserve() had no memory, as soon as there is some.
@@ -59,9 +59,9 @@ class TransitPool final : public MemoryListener {
   void demand_changed(const Demand& demand) { waiting_.demand_changed(demand); }
   bool nobody_waits() const { return waiting_.empty(); }
   void memory_released() override;
-  /// Has the thread try all that waits, which then learns that the mount ends.
+  /// Has the thread try every fetch that waits: each finds that the mount ends, or that a disk hangs.
   void wake();
-  /// Ends the thread: what still waits is never begun.
+  /// Ends the thread: fetches that still wait are never begun.
   void end();
 
  private:

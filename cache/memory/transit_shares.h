@@ -57,19 +57,19 @@ class TransitShares {
   const uint64_t nvme_writes = part(kNvmeWrites);
   /// Reserved for reads from NVMe, so that a source that hangs does not block them.
   const uint64_t nvme_reads = part(kNvmeReads);
-  /// Reads from NVMe that are under way: of a disk that hangs they keep their memory.
+  /// Reads from NVMe that are under way. A read of a disk that hangs keeps its memory.
   const uint64_t from_nvme = part(kFromNvme);
   /// Chunks that home prefill reads for NVMe.
   const uint64_t prefill = part(kPrefill);
-  /// Memory that a network did not give back. Above this nothing is asked of other nodes any more.
+  /// Memory that a network did not give back. Above this the node asks others for nothing any more.
   const uint64_t lost = part(kLost);
 
-  /// What staging may have while reads from NVMe that hang keep `hung` bytes: with those and with writes to
-  /// that disk it leaves a part to a fetch that a reader waits for.
+  /// The most bytes that staging may hold while reads from NVMe that hang keep `hung` bytes. These, writes to
+  /// that disk and staging together leave an eighth to a fetch that a reader waits for.
   constexpr uint64_t staging_beside(uint64_t hung) const {
     return std::min(staging, capacity - nvme_writes - part(1) - std::min(hung, from_nvme));
   }
-  /// What is still reserved for reads from NVMe then: theirs is among it.
+  /// The bytes that are still reserved for reads from NVMe then. The hung reads have the others already.
   constexpr uint64_t nvme_reads_beside(uint64_t hung) const {
     return nvme_reads - std::min(hung, nvme_reads);
   }

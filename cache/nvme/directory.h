@@ -14,14 +14,14 @@ struct NvmeDirectory {
   Fd lock;
 };
 
-/// Makes `path` (mode 0700) if only its last component is missing. Refuses, naming the fix: a symlink, what
-/// is not a directory, another owner, access for group or others, a directory in use (EBUSY; names the
-/// owner's pid), one that cannot be written, one that holds what is not of a store (ENOTEMPTY).
-/// `dataset`, a path of one line, is noted in the lock file for people: nvme_directory_dataset().
+/// Makes `path` (mode 0700) if only its last component is missing. Refuses, naming the fix: a symlink, a path
+/// that is not a directory, another owner, access for group or others, a directory in use (EBUSY; names the
+/// owner's pid), one that cannot be written, one with files that are not of a store (ENOTEMPTY).
+/// The lock file notes `dataset`, a path of one line, for people: nvme_directory_dataset().
 Result<NvmeDirectory> lock_nvme_directory(const std::string& path, const std::string& dataset = {});
 
-/// What lock_nvme_directory() would refuse, as far as that shows without making or locking anything: not
-/// whether it is in use.
+/// Refuses as lock_nvme_directory() would, as far as that shows without making or locking anything: a
+/// directory in use is not refused.
 Status check_nvme_directory(const std::string& path);
 
 /// The dataset whose chunks the directory holds, as its last user noted it; empty where nothing is known.

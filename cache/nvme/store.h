@@ -30,8 +30,8 @@ namespace clairfs {
 /// The part of usable_bytes() that even the smallest chunk takes: its share of the index.
 inline constexpr uint64_t kNvmeSmallestShare = 8 << 10;
 
-/// What takes longer is not answered: longer than a disk takes that is busy writing, and what a reader may
-/// wait once.
+/// A disk that takes longer than this for a transfer counts as one that does not answer. A disk that is busy
+/// writing takes less, and a reader may wait this long once.
 inline constexpr Duration kNvmePatience = std::chrono::seconds(10);
 
 struct NvmeOptions {
@@ -86,8 +86,8 @@ class NvmeStore {
   /// completes at once with success.
   virtual void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
                      std::function<void(Status)> done) = 0;
-  /// Whether more of the disk is to be taken before a write of so many bytes: what it has free is too
-  /// scattered, or too little.
+  /// Whether the store has to take more of the disk before a write of so many bytes: its free slots are too
+  /// scattered, or too few.
   virtual bool grows_for(uint64_t /*bytes*/) const { return false; }
   /// Takes more of the disk for a write of so many bytes, as far as there is more, and waits as long as the
   /// disk takes for that. Other writes may use it first.
@@ -103,8 +103,8 @@ class NvmeStore {
   virtual uint64_t available() const = 0;
   /// Whether it takes writes at all, once there is room.
   virtual bool writable() const = 0;
-  /// Counts the store in Metrics::nvme_silent, too, or takes it off: nothing else does, so that is as of the
-  /// last call.
+  /// Counts the store in Metrics::nvme_silent, too, or takes it off. Nothing else does while the store is
+  /// open, so that is as of the last call.
   virtual NvmeTroubles troubles() { return {}; }
   virtual uint64_t bytes() const = 0;
   virtual uint64_t chunks() const = 0;
