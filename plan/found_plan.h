@@ -1,14 +1,16 @@
-// FoundPlan: what becomes of an order that readers were found to follow, here or on another node of the job.
+// FoundPlan: the plan of an order that readers were found to follow, here or on another node of the job.
 //
 // It is a plan in the table as others are, with the name kFoundPlan, and there is one at a time. `inference`
 // finds an order (follow()), or another node tells of one (take_over()). The plan begins where its reader is.
-// It goes when its reader leaves it, when a user cancels it, and when a registered plan has its files. That
-// one wins, unless its own readers have left it: then nothing is staged for it until they are back. What the
-// nodes of a job tell each other is in run/found_in_job.h.
+// It goes when its reader leaves it, when another node withdraws it before readers here follow it, when a
+// user cancels it, when an epoch of it cannot be made, and when a registered plan has its files. A registered
+// plan wins, unless its own readers have left it: then nothing is staged for it until they are back.
+// run/found_in_job.h says what the nodes of a job tell each other.
 //
-// Locks. It has none of its own: what it knows is guarded by PlanTable::submit_mutex. Its functions take that
-// themselves, but for give_way() and is_placed(), which are called with it held, and for is_over(),
-// instead_of() and detect(), which need no lock: threads that answer FUSE requests call the first of these.
+// Locks. It has none of its own. PlanTable::submit_mutex guards its state, except what belongs to begin(),
+// follow() and stop(). Its functions take that lock themselves, with two exceptions. The caller of give_way()
+// and is_placed() holds it. is_over(), instead_of() and detect() need no lock; threads that answer FUSE
+// requests call the first of these.
 #pragma once
 
 #include <cstdint>
@@ -46,14 +48,14 @@ class FoundPlan {
   /// of a text that is no plan.
   Status take_over(const PlanChange& change);
 
-  /// A user does not want it, on any node: it is not found again. Errors: ENOENT.
+  /// A user cancels it, on all nodes that have it. It is not found again. Errors: ENOENT.
   Status cancel();
   /// A user wants no plans, or none in its folder: it may be found again, and other nodes keep it while their
   /// readers follow it. Errors: ENOENT.
   Status let_go();
-  /// An epoch of it could not be made. Without effect if it is in force no more.
+  /// An epoch of it could not be made. No effect if it is not in force any more.
   void give_up(const std::shared_ptr<PlanRun>& found);
-  /// If its reader has left it, it goes, and its reader is watched anew.
+  /// If its reader has left it, the plan goes, and `inference` watches the reader again.
   void leave();
 
   /// Readers have left a registered plan: begins with what another node found, if nothing is followed here.
@@ -69,7 +71,8 @@ class FoundPlan {
   /// Whether its epoch is over, which is then noted. `reader`: seen last. `went_on`: its readers have opened
   /// what the rest of the epoch does not account for.
   bool is_over(PlanRun& found, const PlanReader& reader, bool went_on = false);
-  /// What is followed instead of a registered plan that is set aside, for people; empty of any other.
+  /// Describes for people the order that is followed instead of `registered`; empty if that plan is not set
+  /// aside.
   std::string instead_of(const PlanRun& registered) const;
   /// PlanManager::detect().
   std::string detect(bool as_json) const;
@@ -77,7 +80,7 @@ class FoundPlan {
  private:
   std::shared_ptr<PlanRun> run() const { return plans_.run(name_); }
   std::shared_ptr<PlanMaking> making() const { return plans_.making(name_); }
-  /// The one that a reader is following here.
+  /// The plan, if it is in force and a reader is following it here; else null.
   std::shared_ptr<PlanRun> followed() const;
   /// Null if the table has stopped. `place`: of the plan's ranks.
   std::shared_ptr<PlanMaking> make(const PlanSpec& spec, NodeId origin, NodePlace place)

@@ -1,4 +1,4 @@
-// What all plans of a mount are made with, and what is told of them.
+// PlanDeps: what all plans of a mount use. PlanChange: how a node tells the others of a plan.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ namespace clairfs {
 struct PlanChange {
   std::string name;
   std::string text;        ///< as format_plan() writes it; empty: cancelled
-  NodeId origin;           ///< the node that says so; of a plan that is withdrawn, the one that found it
+  NodeId origin;           ///< the node that says so; take_over() of a withdrawn plan: the one that found it
   bool withdrawn = false;  ///< the found plan `text` is not the job's: readers of some node have left it
 };
 

@@ -1,8 +1,8 @@
 // The plans in force on this node: registered, prepared epoch by epoch, fed with what readers do.
 //
-// They are in a PlanTable. Here is what becomes of those that are registered, and who is told of an access:
-// the plans that have its file, and `inference` of what no registered one explains. The plan that is found so
-// is FoundPlan's.
+// They are in a PlanTable. PlanManager decides on the registered ones, FoundPlan on the one that `inference`
+// finds. PlanManager tells the plans that have the file of each access. It tells `inference` of an access
+// that no plan explains, unless a registered plan has the file and its readers have not left it.
 //
 // Threads. submit() and cancel() come from a thread that may wait (never one that answers FUSE requests: a
 // plan's dataset may have to be read through the mount's own cache). Each plan is made on its own thread

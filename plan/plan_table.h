@@ -1,9 +1,9 @@
-// The plans of this node: those that are in force, and those that are being made. What becomes of a plan, and
-// why, is said by others; here it is put on the list, placed and staged, and taken off again.
+// PlanTable: the plans of this node that are in force, and those that are being made. It lists, places and
+// stages a plan, and takes it off again. PlanManager and FoundPlan decide which plans, and why.
 //
-// Locks. `submit_mutex` is held while plans are changed, by who changes them and over all steps of it; it is
-// taken before any other lock of plans, and never by a thread that answers FUSE requests. The table's own is
-// a leaf: who asks for a list gets it as it is then, without waiting for a change.
+// Locks. The thread that changes plans holds `submit_mutex` over all steps of the change. It is taken before
+// any other lock of plans, and never by a thread that answers FUSE requests. The table's own lock is a leaf:
+// a thread that asks for a list gets it as it is then, without waiting for a change.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ class PlanTable {
  public:
   using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
   using Makings = std::map<std::string, std::shared_ptr<PlanMaking>>;
-  /// What is asked and told with submit_mutex held.
+  /// The table makes these calls with submit_mutex held.
   struct Calls {
     std::function<bool(const PlanRun&)> is_placed;  ///< whether it has a part in the placement
     std::function<void()> changed;                  ///< the plans in force are others
@@ -36,7 +36,7 @@ class PlanTable {
 
   /// `deps` outlive it.
   PlanTable(const PlanDeps& deps, Calls calls) : deps_(deps), calls_(std::move(calls)) {}
-  /// From now on nothing is made. Returns all that was, also what was given up, whose threads may still run.
+  /// From now on no plan is made. Returns all makings, also those that were given up and may still run.
   std::vector<std::shared_ptr<PlanMaking>> stop();
 
   /// One change at a time.
@@ -46,20 +46,23 @@ class PlanTable {
   std::shared_ptr<const Runs> runs() const;
   /// Null if it is not in force; so the next.
   std::shared_ptr<PlanRun> run(const std::string& name) const;
-  /// What is being made under the name, or could not be made or go on, until it is cancelled or replaced.
+  /// The making under this name; null: none. That of a plan that could not be made, or could not go on, stays
+  /// until it is cancelled or replaced.
   std::shared_ptr<PlanMaking> making(const std::string& name) const;
   Makings makings() const;
   bool any() const { return count_.load() > 0; }
-  /// Waits for all that is being made, for an index no longer than `patience`. False: nothing was.
+  /// Waits for all plans that are being made, for the index of each no longer than `patience`. False: none
+  /// was.
   bool await_makings(Duration patience);
 
-  /// Begins to make a plan; what was being made under its name is given up. `place`: of the plan's ranks.
+  /// Begins to make a plan, and gives up any making under its name. `place`: of the plan's ranks.
   /// `finish` locks submit_mutex itself. Null if the table has stopped.
   std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin, NodePlace place,
                                     PlanMaking::Finish finish) REQUIRES(submit_mutex);
   /// For `finish`. Errors: ECANCELED if it was given up.
   Status check_listed(const PlanMaking& making) const REQUIRES(submit_mutex);
-  /// Gives up what is being made: it is not listed any more, and goes on until it notices. False: nothing is.
+  /// Gives up the making under the name: it is not listed any more, and ends once its thread notices. False:
+  /// there is none.
   bool retire(const std::string& name);
   /// Lists a plan that was in force and cannot go on as one that could not be made.
   void list_failed(const PlanSpec& spec, NodeId origin, const Error& reason) REQUIRES(submit_mutex);
@@ -68,7 +71,8 @@ class PlanTable {
   /// offered to it.
   void list(const std::shared_ptr<PlanRun>& made) REQUIRES(submit_mutex);
   void stage(const std::shared_ptr<PlanRun>& made) REQUIRES(submit_mutex);
-  /// The plan is in force no more. drop() also places what is left anew, and says that it is cancelled.
+  /// The plan is not in force any more. drop() also places the chunks of the others anew, and logs that this
+  /// one is cancelled.
   void unlist(const std::string& name) REQUIRES(submit_mutex);
   void drop(const std::string& name) REQUIRES(submit_mutex);
   void place_chunks() REQUIRES(submit_mutex);

@@ -30,7 +30,7 @@
 
 namespace clairfs {
 
-/// Used by one thread (staging's). References outlive it.
+/// Used by one thread (staging's), but for expect_records(). References outlive it.
 class PagePusher final : public PageCache {
  public:
   /// `device`: the session's FUSE device, which stays open while this is used. `asked`: null where READs are

@@ -64,7 +64,7 @@ class Inference {
     /// whether it was. From thread `inference`, which may wait.
     std::function<bool(const FoundOrder&)> follow;
     ProcessTree::LookUp processes = facts_of_process;
-    bool by_hand = false;   ///< there is no thread `inference`: who made it calls step()
+    bool by_hand = false;   ///< there is no thread `inference`: its owner calls step()
     bool when_idle = true;  ///< searches run as said above; else as any other thread, since somebody waits
   };
 

@@ -5,10 +5,10 @@
 // alone and has no part in the placement. The last word that holds in the job is the same on all nodes, as
 // for registered plans (net/group/plan_register.h): of two at the same time one wins. But each node believes
 // its own readers first:
-// - Who follows an order goes on, whatever the word is.
-// - Who follows none takes the word over.
-// - Who took it over and is left by its readers withdraws it. The others then follow it only if their readers
-//   do, each by itself, and it is not taken over again; found here, it is.
+// - A node whose readers follow an order goes on, whatever the word is.
+// - A node whose readers follow none takes the word over.
+// - A node that took it over and whose readers leave it withdraws it. The others then follow it only if their
+//   readers do, each by itself, and it is not taken over again; found here, it is.
 // So a wrong word costs each node a few reads, once.
 #pragma once
 

@@ -73,8 +73,8 @@ class PlanRun {
   /// Of all readers together: what is counted is added up. Suspended if one of them is, finished when all
   /// are. The epoch is that of the furthest, the positions in it are added up.
   TrackerStatus status() const;
-  /// Whether readers have left it, and none follows it for certain. Never of records: whoever goes through
-  /// their files may look for its samples, and is back then.
+  /// Whether readers have left it, and none follows it for certain. Never of records: a reader that goes
+  /// through their files may be looking for its samples, and comes back.
   bool is_left() const;
   /// The same where one of the ranks was seen last: it takes the lock of its tracker alone while that is
   /// followed.

@@ -1,9 +1,9 @@
 // PlanSpec: what a script says about its future accesses, as one plain struct, and its spellings.
 //
-// A plan is text, `key=value` pairs separated by white space, or a JSON object with the same keys. Whatever
-// door it comes through (xattr, control file, socket, command line), parse_plan() reads it and format_plan()
-// shows it. A value with white space stands in quotes: '...' takes everything literally, "..." knows \" and
-// \\.
+// A plan is text, `key=value` pairs separated by white space, or a JSON object with the same keys. It comes
+// by an xattr, the control file, the socket or the command line; parse_plan() reads it in any case, and
+// format_plan() shows it. A value with white space stands in quotes: '...' takes everything literally, "..."
+// knows \" and \\.
 #pragma once
 
 #include <cstdint>

@@ -1,25 +1,26 @@
-// ReaderWindow: what is fetched and pushed ahead for one reader of a plan, and dropped behind it.
+// ReaderWindow fetches and pushes samples ahead of one reader of a plan, and drops them behind it.
 //
 // A window lies on the reader's sequence (plan/sequence/timeline.h) and moves with the reader. It has four
 // positions, in this order:
 //
 //   dropped <= reader's safe position <= staged <= fetched
 //
-// Before `dropped` the pages that the reader is done with have been dropped again, but for those that stay
-// (keep.cc) or that another reader has before it. Before `staged` all has been pushed, or is left to the
-// reader. Before `fetched` all has been cut into units (staged_unit.h), the first of which have been asked of
-// the cache, by deadline. Bytes between the reader's high-water mark and `fetched` stay within the budget
-// that Staging gives to the window. Fetches complete in any order, pushes happen in the order of the
-// sequence, and a chunk stays pinned from its arrival to its push, unless a disk hangs that keeps memory
+// The pages of samples before `dropped` have been dropped again, but for those that stay (keep.cc) or that
+// another reader has before it. Samples before `staged` have been pushed, or are left to the reader. Samples
+// before `fetched` have been cut into units (staged_unit.h), and the window has asked the cache for the first
+// of these, by deadline. Bytes between the reader's high-water mark and `fetched` stay within the budget that
+// Staging gives to the window. Fetches complete in any order, pushes happen in the order of the sequence, and
+// a chunk stays pinned from its arrival to its push, unless a disk hangs that keeps memory
 // (Staging::give_memory_back()).
 //
 // Samples between the safe position and the high-water mark that were not opened yet are still pushed, before
 // all others: another DataLoader worker will open them next. A reader that is faster than the pushes
-// overtakes them: what it has opened need not be pushed any more and is skipped, but for a record of which it
-// asks for one page after the other.
+// overtakes them. Samples that it has opened need not be pushed any more and are skipped, but for a part of a
+// stream that it is reading, and a record that it asks for page by page.
 //
-// If the reader is somewhere else, or the timeline does not go on where the window ends, the window drops
-// what it holds and begins anew (restart()). What is on its way then comes in vain.
+// If the reader is somewhere else, or the timeline does not go on where the window ends, the window drops the
+// pages that it holds and begins anew (restart()). Fetches under way then complete, and nothing is pushed of
+// them.
 //
 // Ranks of a plan share its pages and its ledger, and may be epochs apart. So windows of one plan look at
 // each other (staged_elsewhere()): a sample that two of them want at about the same time is pushed for the
@@ -29,8 +30,8 @@
 // those of memory.
 //
 // The code is by topics: a turn, and following the reader, is in reader_window.cc; units and filling tiers in
-// fetch_ahead.cc; pushes and sentinels in push.cc; what the kernel took back in repair.cc; what stays in
-// keep.cc; what a reader that has stopped gives up in make_room.cc.
+// fetch_ahead.cc; pushes and sentinels in push.cc; pages that the kernel took back in repair.cc; samples that
+// stay in keep.cc; room that the window of a stopped reader gives up in make_room.cc.
 #pragma once
 
 #include <atomic>
@@ -70,41 +71,42 @@ class ReaderWindow {
   /// Samples between the reader's high-water mark and the last one pushed for it.
   uint64_t ahead() const;
 
-  /// One turn, in which it may hold `budget` bytes; true if there is more to do at once. A reader of records
-  /// only asks for what it needs: all of its plan do so, before what has arrived for one of them is pushed
+  /// One turn, in which it may hold `budget` bytes; true if there is more to do at once. In a plan of records
+  /// a window only asks for its units here: all windows of the plan do so before one of them pushes
   /// (push_and_fill()).
   bool serve(uint64_t budget);
-  /// The rest of a turn in which the reader has asked. Without effect if that is over.
+  /// The rest of a turn in which the window has asked for units. No effect in other turns, or once more.
   bool push_and_fill();
-  /// The plan is gone: what was pushed in vain is dropped, and no sentinel tells of the reader any more.
+  /// The plan is gone: drops the pages that were pushed in vain. No sentinel tells of the reader any more.
   void leave();
 
-  /// Bytes of what the reader has before it.
+  /// Bytes of the samples that the reader has before it.
   uint64_t bytes() const { return bytes_; }
-  /// Page cache for it: all of the window but what it is left to read itself.
+  /// Their page cache: all but that of a sample which is left to the reader for its size.
   uint64_t resident_bytes() const { return bytes_ - oversize_bytes_; }
-  /// Looks whether the reader has stopped; idle() says what was found.
+  /// Looks whether the reader has stopped; idle() has the answer.
   void look_whether_idle() { idle_ = has_stopped(); }
   bool idle() const { return idle_; }
   /// Whether an idle reader moved in this turn.
   bool is_back() const { return idle_ && moved_ == parts_.now; }
-  /// Bytes that others hold of the share of a reader that goes on for certain and has no room for what comes
-  /// next. `load` has what all windows hold.
+  /// Bytes of the reader's share that other windows hold. 0 unless the reader goes on for certain and has no
+  /// room for its next sample. `load` has the bytes that all windows hold.
   uint64_t lacks(const BudgetLoad& load) const;
-  /// Gives up what the reader would come to last: about `most` bytes, as far as one go takes it, and none of
-  /// the first `least` ones but those of a sample that reaches beyond them. False if there was nothing.
+  /// Gives up the samples that the reader would come to last: about `most` bytes, as far as one go takes it,
+  /// and none of the first `least` ones but those of a sample that reaches beyond them. False if there was
+  /// nothing to give up.
   bool give_up(uint64_t least, uint64_t most);
 
-  /// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room
-  /// for them. A window takes no more than its part of it, so that the ranks of a node get their next samples
-  /// at the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit
-  /// that was asked for last.
+  /// Asks the cache for the unit's bytes; false, and nothing happened, if the bytes in flight leave no room
+  /// for them. A window takes no more than its part of that room, so that the ranks of a node get their next
+  /// samples at the same time. Records in one chunk, one after the other, take its memory once: `before` is
+  /// the unit that was asked for last.
   bool ask(const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before, uint64_t deadline);
   /// Whether it has asked for a unit that it has not pushed yet.
   bool has_asked() const { return asked_ > 0; }
   /// Bytes in flight that these count for.
   uint64_t asked_bytes() const { return asked_bytes_; }
-  /// Gives the last of them back. Its fetch, if that is still under way, comes in vain. REQUIRES:
+  /// Gives the last of them back. If its fetch is still under way, nothing is pushed of it. REQUIRES:
   /// has_asked().
   void unask_last();
 
@@ -157,7 +159,7 @@ class ReaderWindow {
   void leave_open_again();
   void forget_sentinels(uint64_t from, uint64_t before);
 
-  // What the kernel took back (repair.cc).
+  // Pages that the kernel took back (repair.cc).
   bool repair();
   void forget_repairs();
   void notice_losses();
@@ -165,7 +167,7 @@ class ReaderWindow {
   std::optional<bool> is_whole(uint64_t position) const;
   bool push_repairs();
 
-  // What stays, and who has stopped (keep.cc, make_room.cc).
+  // Samples that stay, and a reader that has stopped (keep.cc, make_room.cc).
   void keep_or_let_go(uint64_t position);
   uint64_t most_ahead() const;
   bool has_stopped();
@@ -191,7 +193,7 @@ class ReaderWindow {
   uint64_t pushed_until_ = 0;                  // so far was pushed what the window has given up since
   std::atomic<uint64_t> staged_published_{0};  // for ahead()
 
-  // What it takes of the page cache.
+  // Its page cache.
   uint64_t budget_ = 0;
   std::deque<std::pair<uint64_t, uint64_t>> costs_;  // of [high_water, fetched): position, bytes
   uint64_t bytes_ = 0;                               // their sum
@@ -201,7 +203,7 @@ class ReaderWindow {
   uint32_t kept_run_ = 0;        // samples in a row that stay, up to `fetched`
   uint32_t longest_kept_run_ = 0;
 
-  // What is on its way.
+  // Units on their way.
   std::deque<std::shared_ptr<StagedUnit>> units_;  // of [staged, fetched), in order
   size_t asked_ = 0;                               // how many of them have been asked of the cache
   uint64_t asked_bytes_ = 0;                       // what they count as in flight

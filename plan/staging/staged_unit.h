@@ -1,5 +1,5 @@
-// What staging fetches, pins and pushes at a time, and the memory that it takes meanwhile. For staging's own
-// sources only.
+// StagedUnit: the bytes that staging fetches, pins and pushes at a time. InFlight: their memory meanwhile.
+// For staging's own sources only.
 #pragma once
 
 #include <atomic>
@@ -34,17 +34,17 @@ inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {
   return bytes;
 }
 
-/// What completions of fetches reach, also after the end of Staging.
+/// The state that completions of fetches reach, also after the end of Staging.
 struct StagingShared {
   Alarm alarm;
   Mutex mutex;  // comes before those of trackers
   std::map<std::string, std::shared_ptr<StagedPlan>> plans GUARDED_BY(mutex);
-  std::vector<std::shared_ptr<StagedPlan>> removed GUARDED_BY(mutex);  // for step() to take leave of
+  std::vector<std::shared_ptr<StagedPlan>> removed GUARDED_BY(mutex);  // step() has yet to forget them
   std::atomic<uint64_t> in_flight_bytes{0};
   std::atomic<uint64_t> fill_bytes{0};
 };
 
-/// Memory that staging has asked to be fetched into: from then on until the last unit that it is for has
+/// Memory of a fetch that staging has asked for. It counts from then on until the last unit of the fetch is
 /// gone.
 struct InFlight {
   InFlight(std::shared_ptr<StagingShared> counted_in, uint64_t size)
@@ -62,9 +62,8 @@ struct InFlight {
   const uint64_t bytes;
 };
 
-/// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
-/// without bytes, one that is not to be pushed, or one that comes with those before it, is one unit without a
-/// chunk.
+/// The part of a sample that lies in one chunk. A sample without bytes, one that is not to be pushed, or one
+/// that comes with those before it, is one unit without a chunk.
 struct StagedUnit {
   StagedUnit(uint64_t of_position, std::shared_ptr<StagingShared> counted_in)
       : position(of_position), shared(std::move(counted_in)) {}

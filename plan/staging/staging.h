@@ -1,26 +1,28 @@
-// Staging: what the reader needs next is fetched and put into the kernel's page cache before it is asked for.
+// Staging fetches the samples that a reader needs next, and puts them into the kernel's page cache before the
+// reader asks for them.
 //
 // step() walks the sequence of every reader of a plan (plan_reader.h), each in its own window, which moves
-// with the reader: what comes next is fetched, by deadline, and pushed in the order of the sequence; what the
-// reader is done with is dropped again. What a window is says reader_window.h. Here is what concerns several
-// of them: the plans that are followed, the budget, the memory that fetches take, and what every reader
-// needs.
+// with the reader. The window fetches the next samples, by deadline, pushes them in the order of the
+// sequence, and drops those that the reader is done with (reader_window.h). Staging has all that concerns
+// several windows: the plans that are followed, the budget, the memory that fetches take, and the pages that
+// every reader needs.
 //
 // Pushed samples are read without a request, so some are sentinels: one page of them is left out, and the
 // READ that asks for it tells where the reader is (sentinel_pages.h).
 //
-// The kernel may take pages back before they are read (plan/staging/repair.cc). A READ of what was pushed
-// whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
+// The kernel may take pages back before they are read (plan/staging/repair.cc). A READ of a sample that was
+// pushed whole tells of it. The window is looked through then, and missing pages are fetched and pushed once
+// more.
 //
-// Before all of it comes what every reader of a plan needs: the pages of a database's index, headers. They
-// stay. A READ of one of them tells that the kernel took some back: they are all looked through then, and
-// those that have gone are fetched and pushed again (plan/staging/common.cc).
+// The pages that every reader of a plan needs come before all samples: a database's index, headers. They
+// stay. A READ of one of them tells that the kernel took some back. All of them are looked through then, and
+// missing ones are fetched and pushed again (plan/staging/common.cc).
 //
-// When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
-// priority, so that a fast source's idle time is used.
+// When a window is full and a tier has room, the window fetches chunks further ahead into the tier at the
+// lowest priority. So it uses a fast source's idle time.
 //
-// Where memory is to spare, samples stay in the page cache when they were read (plan/staging/keep.cc): all of
-// a plan that fits, or a part of one that does not.
+// Where memory is to spare, samples stay in the page cache after they were read (plan/staging/keep.cc): all
+// of a plan that fits, or a part of one that does not.
 //
 // The windows of all readers share the budget. One whose reader has stopped makes room for other
 // plans (plan/staging/make_room.cc).
@@ -60,23 +62,23 @@ enum class RecordPlans : uint8_t {
   registered  ///< one that was registered, maybe among others
 };
 
-/// The kernel's page cache for the mount's files. Calls may wait for the kernel; they come from
-/// Staging::step() only.
+/// The kernel's page cache for the mount's files. Calls may wait for the kernel. They come from
+/// Staging::step() only, but for expect_records(), which Staging::add() makes as well.
 class PageCache {
  public:
   virtual ~PageCache() = default;
   /// Stores `memory` as the bytes of `file` from `offset` on. REQUIRES: `offset` is a multiple of the page
-  /// size; the end is too, or is the end of the file. What a READ has asked for may be left to it. Errors:
-  /// those of the kernel; the file then stays as it is.
+  /// size; the end is too, or is the end of the file. Pages that a READ has asked for may be left to it.
+  /// Errors: those of the kernel; the file then stays as it is.
   virtual Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) = 0;
-  /// Drops the pages of [offset, offset + length), page multiples or up to the end of the file. What a READ
-  /// has asked for may stay, or come back with its answer.
+  /// Drops the pages of [offset, offset + length), page multiples or up to the end of the file. Pages that a
+  /// READ has asked for may stay, or come back with its answer.
   virtual void drop(FileId file, uint64_t offset, uint64_t length) = 0;
   /// How many pages of [offset, offset + length) are there; nullopt where the kernel does not tell.
   virtual std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) = 0;
-  /// Where a plan of records is followed, what the kernel reads around a missing page is of no use to its
-  /// reader. Others need it, so only who registers a plan may do without. Thread-safe; of effect for files
-  /// that are opened afterwards.
+  /// Says which plans of records are followed. The bytes that the kernel reads around a missing page are of
+  /// no use to a reader of records. Other readers need them, so only a registered plan may have the kernel
+  /// leave them out, in files that are opened afterwards. Thread-safe.
   virtual void expect_records(RecordPlans followed) = 0;
 };
 
@@ -95,13 +97,14 @@ inline uint64_t kept_between_epochs(const StagingOptions& node, uint64_t dataset
   return std::min(node.budget + node.keep, dataset_bytes);
 }
 
-/// Thread-safe, except that step() and stop() are for one thread at a time. The parts outlive it.
+/// Thread-safe, except that step() and stop() are for one thread at a time. The constructor's arguments
+/// outlive it.
 class Staging {
  public:
   Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages,
           Metrics& metrics, const StagingOptions& options);
   ~Staging() { stop(); }
-  /// No step() comes after it. Fetches under way complete without effect, later calls do nothing.
+  /// No step() comes after it. Fetches under way complete without effect, later calls stage nothing.
   void stop();
 
   /// One turn of every plan, at `now`: milliseconds, unless the kernel makes it wait.
@@ -115,7 +118,7 @@ class Staging {
   /// The reader moved, or the plan's timeline changed.
   void wake();
   /// The kernel asks for [offset, offset + length) of `file`, so it does not have those pages. Costs a look
-  /// among what every reader of the plan needs. For the threads that answer requests.
+  /// among the pages that every reader of the plan needs. For the threads that answer requests.
   void note_read(const std::string& plan, FileId file, uint64_t offset, uint64_t length);
   /// The sentinels: READs report to it, and READs of sentinels are answered from it.
   SentinelPages& sentinels() { return parts_.sentinel_pages; }

@@ -1,4 +1,4 @@
-// What staging works with: the parts that it connects, and the step under way.
+// StagingParts: the parts that staging connects, and the state of the step under way.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,8 @@ struct StagingShared;
 /// Samples pushed, or dropped, in one go before everything else gets its turn: some milliseconds.
 inline constexpr uint64_t kPushesPerStep = 32;
 
-/// Belongs to Staging::step(), but for what is thread-safe by itself. What it refers to outlives it.
+/// Belongs to Staging::step(), but for members that are thread-safe by themselves. The referenced objects
+/// outlive it.
 struct StagingParts {
   ChunkCache& cache;
   NextUsePolicy& policy;

@@ -1,4 +1,4 @@
-// Departure: a reader's leaving of its plan, from the first stray to what is said of it.
+// Departure follows how a reader leaves its plan, from the first stray to the report.
 //
 // The run. When the order comes into doubt (OrderScore::in_doubt()) a run of strays begins. It says where the
 // reader was, what was due there and what came instead, and counts what is in order and out of order from
@@ -53,11 +53,11 @@ namespace clairfs {
 /// observations. Not thread-safe.
 class Departure {
  public:
-  /// A run begins with the tick-th observation, which was of `sample` while the reader was at `at`. That
-  /// first stray is to be counted, too.
+  /// A run begins with the tick-th observation, which was of `sample` while the reader was at `at`. The
+  /// caller counts that first stray, too (note_out_of_order()).
   void begin(const KnownEpochs& epochs, uint32_t sample, PlanPosition at, uint64_t tick);
-  /// A run of a reader whose strays say nothing, but which has left out so many samples before `at`. All that
-  /// was seen is of it.
+  /// A run begins for a reader whose strays say nothing, but which has left out so many samples before `at`.
+  /// All observations so far belong to it.
   void begin_left_out(const KnownEpochs& epochs, PlanPosition at, uint64_t samples);
   /// An observation in order while the order is in doubt.
   void note_in_order() { ++run_.in_order; }
@@ -67,13 +67,14 @@ class Departure {
   void note_no_doubt(uint64_t in_order);
 
   /// The reader was found by the tick-th observation, while its plan was followed. Returns whether that was
-  /// too often. Then it is not there, and the run is the first one again that it was found after.
+  /// too often. Then the reader is not there, and the run is again the first of those after which it was
+  /// found.
   bool flutters(uint64_t tick);
   /// The reader left for `where`, and is followed for certain. `hint`: for people.
   void note_found(PlanPosition where, std::string hint);
   /// The plan is suspended with the tick-th observation. `lately`: the newest ones, in the order of time.
   void note_suspended(std::string hint, uint64_t tick, const std::deque<Sighting>& lately);
-  /// What is seen while it is suspended: each access, and each distinct observation.
+  /// While the plan is suspended: takes each access, and each distinct observation.
   void note_after(Access kind) { goes_through_ = goes_through_ || kind == Access::read_through; }
   void note_after(const Sighting& sighting);
 
@@ -95,7 +96,7 @@ class Departure {
   std::vector<Sighting> evidence(const std::deque<Sighting>& lately) const;
   /// Observations around the last suspension, kSightings at most.
   const std::vector<Sighting>& around_suspension() const { return around_suspension_; }
-  /// Takes its finding. Returns whether that is news: the first one, or another one.
+  /// Takes what diagnose() found. Returns whether that is news: the first finding, or another one.
   bool set_hint(std::string hint);
 
  private:

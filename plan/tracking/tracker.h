@@ -74,10 +74,10 @@ class Tracker {
   /// before. Until the reader is found somewhere else.
   void set_unseen_end(uint64_t from);
 
-  /// For who looks now and then. A reader to whom all has been pushed may pass more unseen than is believed
-  /// of one that goes on, and then the sentinel that is the plan's end tells of an access out of order. Where
-  /// nothing was seen since for some seconds, that was the end: the plan is finished. Returns how long that
-  /// still takes; nothing: it is not so.
+  /// To be called now and then. A reader to whom all has been pushed may pass more unseen than is believed of
+  /// one that goes on, and then the sentinel that is the plan's end tells of an access out of order. If
+  /// nothing was seen for some seconds after it, that was the end: the plan is finished. Returns how long
+  /// that still takes; nothing: it is not so.
   std::optional<Duration> look_for_unseen_end(TimePoint now);
 
   /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
@@ -112,8 +112,8 @@ class Tracker {
   /// Whether the sample there was seen opened, or lies before the place where the reader was found. A pushed
   /// sample may also have been read unseen.
   bool opened(uint64_t position) const;
-  /// Whether all of the epoch's end was seen opened that may come after its very last sample: nobody is
-  /// behind who would still open some of it.
+  /// Whether all of the epoch's end was seen opened that may come after its very last sample: no worker is
+  /// behind that would still open some of it.
   bool seen_to_the_end() const;
   TrackerStatus status() const;
   /// Where reads in order fell on what had been pushed, since the last call: the first kSightings at most.

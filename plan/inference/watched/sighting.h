@@ -1,21 +1,21 @@
-// Tells from a READ which record its reader reads.
+// Sightings tells from a READ which record its reader reads.
 //
 // The kernel asks for whole pages. A reader of a record asks for its first page first: by a READ that ends
 // with the record or before it (pread(2); a page at a time where a mapping is advised to be read at random).
-// A page fault on a mapping without advice brings what lies around it, as much before the page as after it:
-// 128 KiB, or what the mount has set. What is in the page cache already is left out of a READ.
+// A page fault on a mapping without advice brings the pages around it, as many before the page as behind it:
+// 128 KiB, or what the mount has set. The kernel leaves pages out of a READ that are in its page cache.
 //
-// So a READ that ends with the record of its first page shows that record. A READ that goes on behind it may
-// be what lies around a fault. Where the page beside its end, or its beginning, was not asked for before,
-// nothing was left out there: half of what is taken around faults lies between that and the fault. The fault
-// shows the record of its page. Of what may have been cut off at both ends nothing is known. As much as is
-// taken around a fault, behind a page that is there, is readahead.
+// So a READ that ends with the record of its first page shows that record. A READ that goes on behind that
+// record may bring the pages around a fault. If the page beside one of its ends was not asked for before,
+// nothing was left out at that end. The fault then lies half of what a fault brings away from that end, and
+// shows the record of its page. If pages may have been left out at both ends, the READ shows nothing. Nor
+// does a READ of as much as a fault brings, behind a page that is there: that is readahead.
 //
 // The record of a page is the only one that begins there; if none does, the only one that has bytes there.
-// Everything else is ambiguous and shows nothing: small records that begin in one page, headers.
+// Any other page is ambiguous and shows nothing: small records that begin in one page, headers.
 //
-// Some sightings are wrong all the same, as where the first page of a record was read with the record before,
-// or where the page cache has more or less than what the reader was seen to ask for. Those count as strays.
+// Some sightings are wrong all the same: where a reader got the first page of a record with the record
+// before, or where the page cache has other pages than the reader was seen to ask for. Those count as strays.
 // No wrong order gains by them: which record is taken for another has to do with its neighbours in the file,
 // not with the order.
 #pragma once
@@ -28,8 +28,8 @@
 
 namespace clairfs {
 
-/// What the READs of a reader show, one after the other. Remembers which pages they asked for: some tens of
-/// bytes a READ.
+/// The records that the READs of a reader show, one after the other. Remembers which pages they asked for:
+/// some tens of bytes a READ.
 class Sightings {
  public:
   /// `index` outlives it.
@@ -40,10 +40,10 @@ class Sightings {
   std::optional<uint32_t> next(FileId file, uint64_t offset, uint64_t length);
 
  private:
-  /// What was asked for of a file, in pages.
+  /// The pages of a file that READs have asked for.
   struct Asked {
     std::map<uint64_t, uint64_t> runs = {};  ///< the first of each -> the one behind its last
-    uint64_t around = 0;                     ///< what is taken around a fault; 0: none was seen yet
+    uint64_t around = 0;                     ///< pages that a fault brings; 0: none was seen yet
 
     bool has_any(uint64_t first, uint64_t end) const;
     /// REQUIRES: !has_any().
