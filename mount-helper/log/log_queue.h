@@ -1,13 +1,12 @@
-// LogQueue: nobody who logs waits for what takes the lines.
+// LogQueue: no thread that logs waits for the output of the lines.
 //
-// A file on a home that hangs, a pipe that nobody reads or a journal that stands still keeps whoever writes
-// to it, and a mount logs on the threads that answer READs. So lines are put into a queue here, and a thread
-// of its own writes them, in the order in which they were logged. The queue is bounded: lines that find no
-// room are lost, as are those that cannot be written, say on a full disk. The next line that finds room is
-// preceded by one that says how many are missing.
+// A file on a home that hangs, a pipe that nobody reads or a journal that stands still keeps the thread that
+// writes to it, and a mount logs on the threads that answer READs. So log() puts lines into a queue, and a
+// thread of its own ("log") writes them, in the order in which they were logged. The queue is bounded: lines
+// that find no room are lost, as are those that cannot be written, say on a full disk. The next line that
+// finds room is preceded by one that says how many are missing.
 //
-// Threads do not survive a fork. Until start() each line is written by whoever logs it, and is out when
-// log() returns.
+// Threads do not survive a fork. Until start() log() writes each line itself before it returns.
 #pragma once
 
 #include <chrono>

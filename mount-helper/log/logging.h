@@ -23,17 +23,17 @@ std::string log_file_of(const MountOptions& options);
 /// A logger for `options`: stderr in the foreground (and options.log_file if named), else a file that begins
 /// again at 4 MiB, with one older one kept. Missing directories of the default file are made, mode 0700.
 /// Where stderr is systemd's journal, lines begin with their level as sd-daemon(3) has it, and without the
-/// time, which the journal knows. Starts no thread: until start_log() lines are written by who logs them, and
-/// what is printed after a line comes after it. Errors: the directory or file cannot be made, with the path
+/// time, which the journal knows. Starts no thread: until start_log() the thread that logs a line writes it,
+/// and text printed after a line comes after it. Errors: the directory or file cannot be made, with the path
 /// and the option to name another.
 Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options);
 
 /// Whether make_logger() could make its file, as far as that shows without making anything. Errors: as there.
 Status check_log_file(const MountOptions& options);
 
-/// From now on nobody who logs waits for what takes the lines (LogQueue). The end of `log` waits for them, a
-/// second at most, as does Logger::flush(): call that before the process ends in another way, and before what
-/// is to come after them on a terminal. The last lines before a crash may be missing. Once. REQUIRES: as
+/// From now on no thread that logs waits for the outputs (LogQueue). The end of `log` waits for the lines, a
+/// second at most, as does Logger::flush(): call that before the process ends in another way, and before text
+/// that is to come after them on a terminal. The last lines before a crash may be missing. Once. REQUIRES: as
 /// LogQueue::start().
 void start_log(Logger& log);
 

@@ -53,7 +53,8 @@ class Meeting {
   /// Why MPI_Init will not end, as far as is known. Thread-safe.
   Status failure() const;
   /// MPI is initialised: the destructor ends the meeting in peace. REQUIRES: serve_mpi(), whose thread says
-  /// goodbye to node 0, also where a transport has nothing to put: who goes without is taken for dead.
+  /// goodbye to node 0, also where a transport has nothing to put: node 0 takes a node that goes without for
+  /// dead.
   void done();
 
  private:

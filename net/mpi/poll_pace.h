@@ -1,4 +1,4 @@
-// PollPace says how often a thread looks for what it cannot be woken for: MPI has nothing to sleep on.
+// PollPace says how often the net thread looks for messages: MPI has nothing that a thread could sleep on.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,12 @@
 
 namespace clairfs {
 
-/// While something happens (but for messages that nothing follows upon, see Transport::Handlers): no pause at
-/// all. Then pauses of an eighth of the quiet time so far, up to kLongPause: sleeping lengthens any wait by
-/// an eighth at most. After a long quiet they are a hundredth of it, up to kLongestPause: a node that nobody
-/// asks for anything, or whose peers are dead, costs next to nothing. What comes then does not wait for their
-/// end: NetworkSleep makes them short where the network cannot end them. Not thread-safe.
+/// While something happens there is no pause (messages that nothing follows upon do not count, see
+/// Transport::Handlers). Then a pause is an eighth of the quiet time so far, up to kLongPause: sleeping
+/// lengthens any wait by an eighth at most. After a long quiet it is a hundredth of it, up to kLongestPause:
+/// a node that nobody asks for anything, or whose peers are dead, costs next to nothing. A message does not
+/// wait for the end of such a pause: NetworkSleep makes it short where the network cannot end it. Not
+/// thread-safe.
 class PollPace {
  public:
   explicit PollPace(TimePoint now) : last_activity_(now) {}
@@ -29,7 +30,7 @@ class PollPace {
   // A peer's answer from memory takes tens of microseconds, and so does its next request when it sends one
   // after the other. Longer ones wait for a disk, and a core is not to be spent on waiting.
   static constexpr Duration kHot = std::chrono::microseconds(200);
-  // What a request of a reader that computes for less than half a second between batches waits at most. The
+  // The longest wait of a request, if its reader computes for less than half a second between batches. The
   // 200 looks a second cost 0.4 % of a core.
   static constexpr Duration kLongPause = std::chrono::milliseconds(5);
   // After 5 s of quiet. The 20 looks a second cost 0.04 % of a core.

@@ -1,8 +1,8 @@
 // NetworkSleep: how the thread that polls the network sleeps between two looks.
 //
 // MPI has nothing to sleep on. UCX over TCP has: it asks the kernel by an event set (epoll) for each network
-// interface which of its sockets are ready. Such a set is ready itself while one of its sockets is, for
-// whoever waits for it, and to wait for it takes nothing away from UCX. So what a peer sends ends a sleep,
+// interface which of its sockets are ready. Such a set is ready itself while one of its sockets is. Another
+// thread may wait for it, too, and takes nothing away from UCX by that. So a peer's message ends a sleep,
 // though neither MPI nor UCX was asked.
 //
 // That is a hint only. Other networks have no such sets; what is ready need not be a message, nor need UCX

@@ -7,7 +7,7 @@
 
 namespace clairfs {
 
-/// This process's place in its job, whoever says it: a launcher (net/mpi/launch.h), or --rank and --nodes.
+/// This process's place in its job, by a launcher (net/mpi/launch.h), or by --rank and --nodes.
 /// Without a job: node 0 of 1.
 struct JobPlace {
   NodeId self;

@@ -5,8 +5,8 @@
 // they are to land, and gives the transfer a number that it puts into its request; the sender then sends
 // under that number. So bytes land in their destination without a copy where the network can do that. A
 // transfer has any number of bytes, none included, and the two sides may cut their memory differently. A
-// message is not to wait for the transfers that were queued before it: who is silent for seconds counts as
-// dead.
+// message is not to wait for the transfers that were queued before it: a node that is silent for seconds
+// counts as dead.
 //
 // Nothing is ever acknowledged: only silence tells that a peer is dead, hung or slow. A caller that waits has
 // its own deadline (see tick) and cancels.
