@@ -230,8 +230,10 @@ def test_workers_whose_dataset_looks_for_its_samples_first(tmp, workers):
         state, bytes_read = plan(mount), pfs.counters()["bytes"]
     print(workers, bytes_read / total, state)
     # The headers were read in their order, which is not the plan's; with the first samples it is taken up again. In later
-    # epochs each worker reads the first header of each shard, for which the reader may be thought to be elsewhere.
-    assert (state["suspensions"] <= 1, state["realignments"] <= 3) == (True, True), state
+    # epochs each worker reads the first header of each shard, for which the reader may be thought to be elsewhere, and then
+    # to be back.
+    astray = 2 * workers * 2
+    assert (state["suspensions"] <= 1, state["realignments"] <= 1 + astray) == (True, True), state
     assert state["state"] in ("following", "finished") and state["epoch"] == 2, state
     pages = 2 * len(samples) * mmap.PAGESIZE  # of headers, for the index
     assert bytes_read <= total + pages
