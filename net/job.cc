@@ -201,18 +201,18 @@ void Job::on_plan(const wire::PlanEntry& entry) {
   if (plans_.merge(entry)) events_.plan_changed(entry.name);
 }
 
-Status Job::announce_plan(const std::string& name, const std::string& text) {
+Result<uint64_t> Job::announce_plan(const std::string& name, const std::string& text) {
   const auto entry = plans_.enter(name, text);
   if (!entry) return entry.error();
   tell_all(*entry);
-  return {};
+  return entry->stamp;
 }
 
-Status Job::announce_cancelled(const std::string& name) {
+Result<uint64_t> Job::announce_cancelled(const std::string& name) {
   const auto entry = plans_.enter(name, std::nullopt);
   if (!entry) return entry.error();
   tell_all(*entry);
-  return {};
+  return entry->stamp;
 }
 
 void Job::announce_withdrawn(const std::string& name, const std::string& text) {

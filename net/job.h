@@ -114,9 +114,10 @@ class Job {
   // The plans.
   /// Also of those that are registered or cancelled on this node, so that all nodes end with the same one.
   void follow_plans(JobEvents::PlanChanged changed) { events_.follow_plans(std::move(changed)); }
-  /// Tells all nodes of a plan that was registered here. Errors: E2BIG.
-  Status announce_plan(const std::string& name, const std::string& text);
-  Status announce_cancelled(const std::string& name);
+  /// Tells all nodes of a plan that was registered here, or cancelled. Returns its stamp. Errors: as
+  /// PlanRegister::enter().
+  Result<uint64_t> announce_plan(const std::string& name, const std::string& text);
+  Result<uint64_t> announce_cancelled(const std::string& name);
   /// Tells all nodes that a plan which was found is not the job's, unless another has taken its place.
   void announce_withdrawn(const std::string& name, const std::string& text);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -24,6 +25,7 @@ struct PlanChange {
   std::string text;        ///< as format_plan() writes it; empty: cancelled
   NodeId origin;           ///< the node that says so; take_over() of a withdrawn plan: the one that found it
   bool withdrawn = false;  ///< the found plan `text` is not the job's: readers of some node have left it
+  uint64_t stamp = 0;      ///< of two about one name the larger one holds, then the larger `origin`; 0: none
 };
 
 /// Objects outlive the plans.
@@ -34,9 +36,9 @@ struct PlanDeps {
   const Clock& clock;
   Metrics& metrics;
   Logger& log;
-  /// Tells the other nodes; may be empty. Called with registrations locked, so it only queues; from the
-  /// thread that submitted or cancelled.
-  std::function<void(const PlanChange&)> announce{};
+  /// Tells the other nodes; may be empty. Returns the stamp by which they know it, 0 if they are not told.
+  /// Called with registrations locked, so it only queues; from the thread that submitted or cancelled.
+  std::function<uint64_t(const PlanChange&)> announce{};
   PlacementManager* placement = nullptr;  ///< null on a single node
   /// How long a call that registers a plan waits for its index. The default is enough for some million
   /// records on a source that answers in a millisecond; other calls may have to wait for this one.

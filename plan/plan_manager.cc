@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -140,7 +141,7 @@ Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spe
       plans_.retire(spec.name);
       return std::shared_ptr<PlanMaking>();
     }
-    const NodeId origin = origins_[spec.name];
+    const NodeId origin = words_[spec.name].origin;
     if (origin != deps_.place.node) {
       return Error{EINVAL,
                    fmt::format("plan {} is in force with another text, registered on node {} ({}); give this "
@@ -167,8 +168,8 @@ Status PlanManager::finish(const PlanMaking& making, const Result<std::shared_pt
   put_in_force(*made);
   plans_.retire(name);
   found_.give_way(**made);
-  origins_[name] = making.origin();
-  if (making.origin() == deps_.place.node) plans_.announce(name, announced_text(**made));
+  words_[name].origin = making.origin();
+  if (making.origin() == deps_.place.node) announce(name, announced_text(**made));
   return {};
 }
 
@@ -179,7 +180,10 @@ Status PlanManager::take_over(const PlanChange& change) {
   }
   MutexLock one_at_a_time(plans_.submit_mutex);
   const auto existing = plans_.run(change.name);
-  origins_[change.name] = change.origin;
+  Word& last = words_[change.name];
+  if (change.stamp > 0 && std::tie(change.stamp, change.origin) <= std::tie(last.stamp, last.origin))
+    return {};
+  last = {change.origin, change.stamp};
   if (change.text.empty()) {
     plans_.retire(change.name);
     if (existing) plans_.drop(change.name);
@@ -217,8 +221,12 @@ Status PlanManager::cancel_registered(const std::string& name) {
   const bool in_force = plans_.run(name) != nullptr;
   if (!in_force && !was_making) return no_such_plan(name);
   if (in_force) plans_.drop(name);
-  plans_.announce(name, "");
+  announce(name, "");
   return {};
+}
+
+void PlanManager::announce(const std::string& name, const std::string& text) {
+  if (const uint64_t stamp = plans_.announce(name, text)) words_[name] = {deps_.place.node, stamp};
 }
 
 Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none) {
@@ -416,7 +424,7 @@ void PlanManager::give_up(const std::shared_ptr<PlanRun>& run, const Error& reas
   plans_.drop(name);
   if (stopping_) return;
   remember(reason);
-  plans_.list_failed(run->given(), origins_[name], reason);
+  plans_.list_failed(run->given(), words_[name].origin, reason);
 }
 
 void PlanManager::diagnose(PlanRun& run) {

@@ -91,9 +91,9 @@ class PlanManager {
   /// before.
   Status cancel_all();
 
-  /// Carries out what was registered or cancelled on another node; which of several is the latest, others
-  /// have decided. Does not wait for what is made: text() tells what becomes of it. Errors: EINVAL for a text
-  /// that is no plan.
+  /// Carries out what was registered or cancelled on another node. What this node hears of its own, or of
+  /// others too late, is older than what was carried out last by its stamp, and has no effect. Does not wait
+  /// for what is made: text() tells what becomes of it. Errors: EINVAL for a text that is no plan.
   Status take_over(const PlanChange& change);
 
   /// Makes the index of a plan's samples and puts nothing in force: as IndexAhead::ask(). Errors: EINVAL for
@@ -157,6 +157,7 @@ class PlanManager {
   std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin) REQUIRES(plans_.submit_mutex);
   Status finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
   void put_in_force(const std::shared_ptr<PlanRun>& run) REQUIRES(plans_.submit_mutex);
+  void announce(const std::string& name, const std::string& text) REQUIRES(plans_.submit_mutex);
   Status cancel_registered(const std::string& name);
   Status cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none);
   void remember(const Error& error);
@@ -168,11 +169,17 @@ class PlanManager {
   void plan_ahead();
   void diagnose(PlanRun& run);
 
+  /// What was last said of a name, and carried out here.
+  struct Word {
+    NodeId origin;  // where the plan was registered
+    uint64_t stamp = 0;
+  };
+
   const Deps deps_;
 
-  PlanTable plans_;                                                        // self-synchronised
-  std::map<std::string, NodeId> origins_ GUARDED_BY(plans_.submit_mutex);  // where each plan was registered
-  mutable Mutex mutex_;                                                    // leaf
+  PlanTable plans_;  // self-synchronised
+  std::map<std::string, Word> words_ GUARDED_BY(plans_.submit_mutex);
+  mutable Mutex mutex_;  // leaf
   CondVar wake_;
   std::string last_error_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PlanRun>> to_diagnose_ GUARDED_BY(mutex_);

@@ -152,8 +152,8 @@ void PlanTable::place_chunks() {
   deps_.placement->set_plans(plans);
 }
 
-void PlanTable::announce(const std::string& name, const std::string& text, bool withdrawn) {
-  if (deps_.announce) deps_.announce({name, text, deps_.place.node, withdrawn});
+uint64_t PlanTable::announce(const std::string& name, const std::string& text, bool withdrawn) {
+  return deps_.announce ? deps_.announce({name, text, deps_.place.node, withdrawn}) : 0;
 }
 
 }  // namespace clairfs

@@ -76,8 +76,8 @@ class PlanTable {
   void unlist(const std::string& name) REQUIRES(submit_mutex);
   void drop(const std::string& name) REQUIRES(submit_mutex);
   void place_chunks() REQUIRES(submit_mutex);
-  /// Tells the other nodes.
-  void announce(const std::string& name, const std::string& text, bool withdrawn = false)
+  /// Tells the other nodes: PlanDeps::announce.
+  uint64_t announce(const std::string& name, const std::string& text, bool withdrawn = false)
       REQUIRES(submit_mutex);
 
  private:

@@ -232,11 +232,16 @@ std::shared_ptr<const PlacementMap> NodePlacement::current() const {
   return placement_;
 }
 
-void NodePlacement::announce(const PlanChange& change) const {
-  if (change.withdrawn) return job_.announce_withdrawn(change.name, change.text);
-  const Status told = change.text.empty() ? job_.announce_cancelled(change.name)
-                                          : job_.announce_plan(change.name, change.text);
-  if (!told) log_.warn("the other nodes are not told of plan {}: {}", change.name, told.error().message);
+uint64_t NodePlacement::announce(const PlanChange& change) const {
+  if (change.withdrawn) {
+    job_.announce_withdrawn(change.name, change.text);
+    return 0;
+  }
+  const auto told = change.text.empty() ? job_.announce_cancelled(change.name)
+                                        : job_.announce_plan(change.name, change.text);
+  if (told) return *told;
+  log_.warn("the other nodes are not told of plan {}: {}", change.name, told.error().message);
+  return 0;
 }
 
 std::string NodePlacement::status_text(uint64_t least_pfs_bytes) const {

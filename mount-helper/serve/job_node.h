@@ -90,7 +90,7 @@ class NodePlacement {
   /// `plans` then, and `indexes` to the others. JobNode::stop() comes before any of them is destroyed.
   void serve(const IndexStore& indexes, PlanManager& plans);
   /// Tells the others of a plan: PlanManager::Deps::announce.
-  void announce(const PlanChange& change) const;
+  uint64_t announce(const PlanChange& change) const;
 
   /// For the job's part of `status`, and for stats.json (a JSON object's text).
   std::string status_text(uint64_t least_pfs_bytes) const;

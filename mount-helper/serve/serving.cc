@@ -60,7 +60,7 @@ PlanManager::Deps plan_deps(MountBase& base, Loaded& loaded, Planning& planning)
   deps.saved_orders =
       saved_orders_path(base.options.catalog_dir, std::string(deps.dataset.catalog->source()));
   if (NodePlacement* placement = planning.placement.get()) {
-    deps.announce = [placement](const PlanChange& change) { placement->announce(change); };
+    deps.announce = [placement](const PlanChange& change) { return placement->announce(change); };
     deps.placement = &placement->placement_manager();
   }
   return deps;

@@ -61,8 +61,8 @@ void JobEvents::tell(PlanFollower& follower, const std::string& name) const {
   if (std::exchange(follower.told[name], *entry) == *entry) return;
   // Only the plan that was found is withdrawn, with its text; else the text of a cancelled plan says nothing.
   const bool withdrawn = entry->cancelled && name == kFoundPlan && !entry->text.empty();
-  follower.changed(
-      {entry->name, entry->cancelled && !withdrawn ? "" : entry->text, entry->origin, withdrawn});
+  follower.changed({entry->name, entry->cancelled && !withdrawn ? "" : entry->text, entry->origin, withdrawn,
+                    entry->stamp});
 }
 
 }  // namespace clairfs

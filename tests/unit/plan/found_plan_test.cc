@@ -33,6 +33,7 @@ struct NodeFixture {
     deps.announce = [this](const PlanChange& change) {
       const MutexLock lock(mutex);
       announced.push_back(change);
+      return uint64_t{0};
     };
     deps.infer = infer;
     deps.by_hand = true;

@@ -56,6 +56,7 @@ struct ManagerFixture {
     };
     deps.announce = [this](const PlanChange& change) {
       announced.push_back(change.name + ":" + change.text);
+      return ++stamp;
     };
     deps.index_patience = Duration(0);
     plans.emplace(std::move(deps));
@@ -102,6 +103,7 @@ struct ManagerFixture {
   bool answers GUARDED_BY(mutex) = false;
   bool broken GUARDED_BY(mutex) = false;
   std::vector<std::string> announced;
+  uint64_t stamp = 0;  // of the last that was announced
   std::optional<PlanManager> plans;
 };
 
@@ -248,6 +250,31 @@ TEST_CASE("plans are announced once they are in force, and their cancellation") 
   CHECK(f.announced[1] == "default:");
   CHECK(!f.plans->submit("format=megatron file=none.bin"));
   CHECK(f.announced.size() == 2);
+}
+
+TEST_CASE("a node that hears of its own words, or too late of others', goes by what was said last") {
+  ManagerFixture f(2);
+  REQUIRE(f.plans->submit("format=files shuffle=false"));
+  REQUIRE(f.made());
+  const std::string told = f.announced.at(0).substr(std::string("default:").size());
+  REQUIRE(f.plans->cancel("default"));
+  REQUIRE(f.stamp == 2);
+  REQUIRE(f.plans->take_over({"default", told, NodeId(0), false, 1}));
+  REQUIRE(f.plans->take_over({"default", told, NodeId(1), false, 1}));
+  CHECK(f.plans->text().empty());
+
+  REQUIRE(f.plans->submit(kSlow));
+  REQUIRE(f.reads());
+  REQUIRE(f.plans->take_over({"default", "", NodeId(0), false, 2}));  // while another plan is being made
+  CHECK(f.shows("state indexing 0 %"));
+  f.answer();
+  REQUIRE(f.made());
+  REQUIRE(f.stamp == 3);
+  REQUIRE(f.plans->take_over({"default", "", NodeId(0), false, 2}));
+  CHECK(f.plans->next("default", 1).value() == "t.bin[0]\n");
+
+  REQUIRE(f.plans->take_over({"default", "", NodeId(1), false, 3}));  // the larger node's holds
+  CHECK(f.plans->text().empty());
 }
 
 TEST_CASE("a node that finds other samples than the one that registered the plan refuses it") {
