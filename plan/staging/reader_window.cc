@@ -115,8 +115,10 @@ uint64_t ReaderWindow::read_unseen() const {
   return std::min(pushed_until_, high_water_ - std::min(high_water_, strays));
 }
 
+// What has been dropped was opened, too: the reader may have gone on since this turn looked where it is.
 bool ReaderWindow::opened(uint64_t position) const {
-  return position < safe_ || (position < high_water_ && reader_->tracker().opened(position));
+  return position < std::max(safe_, dropped_) ||
+         (position < high_water_ && reader_->tracker().opened(position));
 }
 
 // Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once

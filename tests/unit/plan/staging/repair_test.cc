@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <vector>
 
+#include "plan/sequence/sequence_positions.h"
 #include "tests/support/catch.h"
 #include "tests/support/staging_fixture.h"
 
@@ -150,4 +152,44 @@ TEST_CASE("a plan that ends lets go of what it was fetching anew") {
   f.source.complete_all();
   f.add_plan("name=two seed=2 format=files epochs=1");
   CHECK(fetched("two", kFiles / 2));
+}
+
+TEST_CASE("what is dropped behind a reader that goes on meanwhile is not taken for lost") {
+  constexpr uint64_t kSize = 20000;
+  constexpr uint32_t kFiles = 100;
+  constexpr uint64_t kSeen = 2 * kFiles - 15;
+  StagingFixture f(kFiles, kSize, "sampler=torch.sequential format=files epochs=3",
+                   20 * round_to_pages(kSize), 1 << 24);
+  Tracker& tracker = f.run->reader().tracker();
+  const Timeline timeline = f.run->reader().timeline();
+  REQUIRE(timeline.end() == 2 * kFiles);
+  const auto read = [&](uint32_t sample) {
+    f.now += 100us;
+    tracker.observe(std::vector{sample}, Access::read, f.now);
+  };
+  for (uint64_t p = 0; p < kSeen; ++p) {
+    f.settle();
+    read(timeline.sample_at(p));
+  }
+  f.settle();
+  REQUIRE(f.staged() == timeline.end());
+
+  // Staging does not know the next epoch yet, so in its turn it is told that the reader is further than where
+  // it can look.
+  const auto next = f.run->sequence_of(f.run->resolved(), Epoch(2), NodeId(0));
+  REQUIRE(next.ok());
+  tracker.add_epoch(std::make_shared<const SequencePositions>(std::make_shared<const EpochSequence>(*next)),
+                    timeline.end());
+  for (uint64_t p = kSeen; p < timeline.end(); ++p) read(timeline.sample_at(p));
+  read(next->sample_at(0));
+  REQUIRE(tracker.high_water() > timeline.end());
+  const uint64_t done = tracker.position();
+  REQUIRE(done > kSeen);
+  f.now += 1s;  // it looks for what was lost again
+  f.settle();
+  for (uint64_t p = kSeen; p < done; ++p) {
+    CAPTURE(p);
+    const FileId file = f.run->index().range(timeline.sample_at(p), 0).file;
+    CHECK(f.pages.missing(file, 0, kSize).size() == round_to_pages(kSize) / kPageSize);
+  }
 }
