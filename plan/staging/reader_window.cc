@@ -24,6 +24,7 @@ bool ReaderWindow::serve(uint64_t budget) {
     // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
     if (fetched_ > high_water_ || !units_.empty()) restart(high_water_);
     forget_repairs();
+    staged_published_ = staged_;
     return busy;
   }
   busy = repair() || busy;

@@ -54,8 +54,12 @@ struct RecordsFixture : StagingFixture {
     return missing.size();
   }
   uint64_t bytes() const { return catalog->stamp(*catalog->find("f10000")).size; }
+  /// A plan that has finished at its last sentinel stages nothing more.
   bool ready(uint64_t position, uint64_t ahead, uint64_t end) {
-    return settle_until([&] { return staged() >= std::min(position + ahead, end); });
+    return settle_until([&] {
+      return staged() >= std::min(position + ahead, end) ||
+             run->reader().tracker().status().state == TrackerState::finished;
+    });
   }
 
   uint64_t unseen = 0;

@@ -314,6 +314,25 @@ TEST_CASE("a plan that is removed stops pushing, and its cache goes back to firs
   CHECK(f.policy.choose_tier(ChunkId(0), 20480, {1 << 20, 0}, {}).tier == Tier::ram);
 }
 
+TEST_CASE("nothing lies ahead of a reader that has left its plan") {
+  constexpr uint32_t kFiles = 400;
+  constexpr uint64_t kWindow = 100;
+  StagingFixture f(kFiles, 20000, "sampler=torch.sequential format=files epochs=2",
+                   kWindow * round_to_pages(20000), 0);
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("default") == kWindow; }));
+  Tracker& tracker = f.run->reader().tracker();
+  // Far from what is expected, and backwards.
+  for (uint32_t i = 1; tracker.state() != TrackerState::suspended; ++i) {
+    REQUIRE(i < 50);
+    tracker.observe(std::vector{kFiles - 7 * i}, Access::read, f.now);
+  }
+  REQUIRE(tracker.high_water() == 0);
+  REQUIRE(f.staging->ahead("default") == kWindow);
+  f.settle();
+  CHECK(f.pages.cached_bytes() == 0);
+  CHECK(f.staging->ahead("default") == 0);
+}
+
 TEST_CASE("what is staged for its last use is not kept, however far ahead it is fetched") {
   StagingFixture f(100, 20000, "seed=1 format=files epochs=1", 10 * round_to_pages(20000), 1 << 24);
   REQUIRE(f.settle_until([&] { return f.staging->ahead("default") == 10; }));
