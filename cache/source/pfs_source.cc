@@ -44,6 +44,11 @@ bool lacks_descriptors(const Error& error) {
   return error.code == EMFILE || error.code == ENFILE;
 }
 
+// To those who ask a source (source.h). NFS and AFS say EKEYEXPIRED when a ticket of Kerberos has expired.
+bool means_something_else(const Error& error) {
+  return error.code == kMemoryLost || error.code == kOtherCtime;
+}
+
 }  // namespace
 
 PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOptions& options,
@@ -329,6 +334,7 @@ Status PfsSource::check_outcome(const FetchRequest& request, const Result<FileRe
   MutexLock lock(mutex_);
   if (troubles_.failed.empty())
     troubles_.failed = fmt::format("{} ({})", path, std::strerror(outcome.error().code));
+  if (means_something_else(outcome.error())) return Error{EIO, outcome.error().message};
   return outcome.error();
 }
 

@@ -22,7 +22,7 @@ inline constexpr int kMemoryLost = ENOTRECOVERABLE;
 
 /// The code of an empty fetch of a file whose ctime is not the catalog's, though its size and mtime are: it
 /// may have been written again and been given its old mtime back. Bytes that were copied earlier are not to
-/// be used.
+/// be used. No read fails with this one, either, whatever the filesystem says.
 inline constexpr int kOtherCtime = EKEYEXPIRED;
 
 /// Where a fetch may take its bytes from.

@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "cache/catalog/scan.h"
@@ -34,6 +36,10 @@ class FewDescriptors final : public IoBackend {
       take(failed_).done(Error{EMFILE, "open: Too many open files"});
     } else if (!waiting_.empty()) {
       const FileRead read = take(waiting_);
+      if (error != 0) {
+        read.done(Error{error, "read: injected"});
+        return true;
+      }
       const FileId file = *catalog.find(read.path);
       FileRead::Outcome outcome;
       outcome.bytes = read.memory[0].iov_len;
@@ -47,6 +53,7 @@ class FewDescriptors final : public IoBackend {
   void set_most(size_t most) { most_ = most; }
 
   size_t failures = 0;
+  int error = 0;  // of those that have not failed
 
  private:
   static FileRead take(std::deque<FileRead>& from) {
@@ -152,6 +159,15 @@ TEST_CASE("without any descriptor a fetch fails, and later ones do not once ther
   f.run();
   CHECK(f.ended.size() == 101);
   CHECK(f.errors.size() == 1);
+}
+
+TEST_CASE("what a filesystem says is not taken for what a source says itself") {
+  Fixture f(1);
+  f.io.error = GENERATE(kMemoryLost, kOtherCtime);
+  f.fetch(1);
+  f.run();
+  CHECK(f.errors == std::vector{EIO});
+  CHECK(f.source->troubles().failed == std::string("f1 (") + std::strerror(f.io.error) + ")");
 }
 
 namespace {
