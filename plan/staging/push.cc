@@ -214,7 +214,7 @@ void ReaderWindow::forget_sentinels(uint64_t from, uint64_t before) {
 // A READ that was under way when a page was dropped brings it back; it has ended when safe has passed it.
 void ReaderWindow::leave_open_again() {
   for (const uint64_t position : std::exchange(open_again_, {})) {
-    if (position < high_water_ || !sentinels_.contains(position)) continue;
+    if (position < high_water_ || !timeline_.holds(position) || !sentinels_.contains(position)) continue;
     if (timeline_.uses_within(timeline_.sample_at(position), safe_, high_water_)) {
       open_again_.push_back(position);
     } else {
