@@ -1,7 +1,6 @@
 #include "mount-helper/mounts/live_mount.h"
 
 #include <cerrno>
-#include <filesystem>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -36,10 +35,7 @@ Status check_let_in(const MountEntry& mount) {
 }
 
 Result<MountEntry> clairfs_mount_of(const std::string& path) {
-  auto resolved = resolve_path(path);
-  // Nothing can be resolved below a stale mount, and what is there needs no more than its spelling.
-  if (!resolved && resolved.error().code == ENOTCONN)
-    resolved = std::filesystem::absolute(path).lexically_normal().string();
+  const auto resolved = resolve_path(path);
   if (!resolved) return resolved.error();
   const auto mounts = current_mounts();
   if (!mounts) return mounts.error();

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <memory>
 
@@ -15,6 +16,7 @@ namespace clairfs {
 namespace {
 
 constexpr auto kResolvePatience = std::chrono::seconds(10);  // a busy filesystem answers within one
+constexpr int kMostLinks = 40;                               // that the kernel follows in one path
 
 // A slash at the end would ask for the right to enter, which root has not in a user's mount that he may end.
 Result<std::string> real_path(const std::string& path) {
@@ -25,33 +27,52 @@ Result<std::string> real_path(const std::string& path) {
   return std::string(resolved.get());
 }
 
+// An absolute path with those symlinks resolved that can be read. What is below a stale mount cannot, and
+// stays as it is spelt.
+std::filesystem::path follow_links(const std::filesystem::path& absolute) {
+  std::deque<std::filesystem::path> left(absolute.begin(), absolute.end());
+  std::filesystem::path at;  // without links
+  for (int links = 0; !left.empty();) {
+    const auto name = left.front();
+    left.pop_front();
+    if (name.empty() || name == ".") continue;
+    const auto next = name == ".." ? at.parent_path() : at / name;
+    std::error_code failure;
+    const auto target = std::filesystem::read_symlink(next, failure);
+    if (failure || ++links > kMostLinks) {
+      at = next;
+    } else {
+      left.insert(left.begin(), target.begin(), target.end());
+    }
+  }
+  return at;
+}
+
 }  // namespace
 
 Result<std::string> resolve_path(const std::string& path) {
-  auto resolved = with_deadline(path, kResolvePatience, [&] { return real_path(path); });
-  if (resolved || resolved.error().code != ENOTCONN) return resolved;
-  std::error_code failure;
-  std::filesystem::path absolute = std::filesystem::absolute(path, failure).lexically_normal();
-  if (failure) return system_error(failure.value(), path);
-  if (!absolute.has_filename()) absolute = absolute.parent_path();  // "dir/"
-  const auto parent = real_path(absolute.parent_path());
-  if (!parent) return stale_mount(absolute);
-  return (std::filesystem::path(*parent) / absolute.filename()).string();
+  return with_deadline(path, kResolvePatience, [&]() -> Result<std::string> {
+    auto resolved = real_path(path);
+    if (resolved || resolved.error().code != ENOTCONN) return resolved;
+    std::error_code failure;
+    const auto absolute = std::filesystem::absolute(path, failure);
+    if (failure) return system_error(failure.value(), path);
+    return follow_links(absolute).string();
+  });
 }
 
 Error stale_mount(const std::string& path) {
   const auto mounts = current_mounts();
   const auto holder = mounts ? mount_containing(*mounts, path) : std::nullopt;
-  const bool found = holder && holder->type.starts_with("fuse");  // else a link leads there
-  const std::string& mountpoint = found ? holder->mountpoint : path;
-  if (!found || holder->is_clairfs()) {
+  if (!holder || !holder->type.starts_with("fuse")) return system_error(ENOTCONN, path);
+  if (holder->is_clairfs()) {
     return Error{ENOTCONN,
                  fmt::format("{0} is a stale mount: its daemon is gone; clear it with: clairfs umount {0}",
-                             mountpoint)};
+                             holder->mountpoint)};
   }
   return Error{ENOTCONN, fmt::format("{0} is a stale mount of type {1}: its daemon is gone; clear it with "
                                      "'fusermount3 -u -z {0}', and mount it again",
-                                     mountpoint, holder->type)};
+                                     holder->mountpoint, holder->type)};
 }
 
 }  // namespace clairfs

@@ -221,6 +221,22 @@ def test_killed_daemon_leaves_a_mount_that_is_named_and_cleared(place):
     assert_served(place)
 
 
+def test_a_stale_mount_is_named_and_cleared_through_a_link(place):
+    mnt, link = place / "mnt", place / "link"
+    assert mount_at(place).returncode == 0
+    link.symlink_to(f"{mnt}/")
+    (daemon,) = daemons(mnt)
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: errno_of(os.statvfs, mnt) == errno.ENOTCONN, "the mount is stale", SETTLE_SECONDS)
+    (place / "other").mkdir()
+    for given in (link, link / "0", link / "0/3/x"):
+        assert_one_line(run("status", given), f"{mnt} is a stale mount", f"clairfs umount {mnt}\n")
+        tried = run("mount", given, place / "other", "--catalog-dir", place / "catalog")
+        assert_one_line(tried, f"{mnt} is a stale mount", f"clairfs umount {mnt}\n", status=32)
+    assert run("umount", link).returncode == 0
+    assert not is_mounted(mnt)
+
+
 def test_a_dead_source_of_another_filesystem_is_not_cleared_by_clairfs(place):
     with slowfs(place / "src") as slow:
         slow.kill()
