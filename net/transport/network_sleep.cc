@@ -11,6 +11,15 @@
 #include <sys/eventfd.h>
 
 namespace clairfs {
+namespace {
+
+// Closed, or something else has its number now, from which nothing more will come. It would end every sleep
+// at once. No open event set is so.
+bool is_over(const pollfd& event) {
+  return (event.revents & (POLLNVAL | POLLHUP | POLLERR)) != 0 && (event.revents & POLLIN) == 0;
+}
+
+}  // namespace
 
 std::vector<int> event_sets() {
   std::vector<int> sets;
@@ -50,7 +59,7 @@ bool NetworkSleep::sleep(Duration most) {
   }
   bool is_ready = false;
   for (size_t i = 1; i < waits_for; ++i) is_ready = is_ready || (events_[i].revents & POLLIN) != 0;
-  std::erase_if(events_, [](const pollfd& event) { return (event.revents & POLLNVAL) != 0; });
+  std::erase_if(events_, is_over);
   if (is_ready) listen_again_ = clock_.now() + kDeaf;
   return is_ready;
 }

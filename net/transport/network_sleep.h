@@ -29,8 +29,8 @@ class NetworkSleep {
   /// `waker` is an eventfd that does not block. `clock` outlives this.
   NetworkSleep(Fd waker, const Clock& clock);
 
-  /// From now on sleeps also end when one of these is ready. They belong to others: one that is found closed
-  /// is let go.
+  /// From now on sleeps also end when one of these is ready. They belong to others: one that is found closed,
+  /// or hung up and empty, is let go.
   void listen_to(const std::vector<int>& descriptors);
   /// Sleeps for `most` at most, and for kLeast at most where there is nothing to listen to. True if the
   /// network ended it; for kDeaf after that it does not listen.

@@ -1,10 +1,12 @@
 #include "net/transport/network_sleep.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -93,6 +95,21 @@ TEST_CASE("a descriptor of the network that was closed is let go") {
   REQUIRE(::dup2(another.set.get(), number) == number);  // something else gets its number
   const Fd in_its_place(number);
   CHECK(!network.sleep(1h));  // and there is nothing else to listen to
+}
+
+TEST_CASE("what has hung up where a descriptor of the network was is let go") {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+  const Fd hung_up(ends[0]);
+  ::close(ends[1]);
+  const OneSocket another;
+  another.arrive();
+  MovedClock clock;
+  NetworkSleep network(new_eventfd(), clock);
+  network.listen_to({hung_up.get()});
+  CHECK(!network.sleep(1h));
+  REQUIRE(::dup2(another.set.get(), hung_up.get()) == hung_up.get());
+  CHECK(!network.sleep(1h));  // it is not listened to any more
 }
 
 TEST_CASE("where the network can end no sleep, none is long") {
