@@ -1,7 +1,9 @@
 #include "mount-helper/log/logging.h"
 
 #include <filesystem>
+#include <memory>
 #include <set>
+#include <string>
 
 #include <sys/stat.h>
 
@@ -11,6 +13,30 @@
 #include "tests/unit/mount-helper/temporary_directory.h"
 
 using namespace clairfs;
+
+namespace {
+
+/// A log in a directory of its own.
+struct FileLog {
+  const TemporaryDirectory directory;
+  MountOptions options;
+
+  FileLog() { options.log_file = directory.path() + "/x.log"; }
+  std::shared_ptr<Logger> open() const {
+    const auto log = make_logger(options);
+    REQUIRE(log);
+    return *log;
+  }
+  std::string text() const { return *read_text_file(options.log_file); }
+};
+
+/// Lines of more than a thousand bytes.
+void write_lines(Logger& log, int count) {
+  const std::string line(1000, 'x');
+  for (int i = 0; i < count; ++i) log.info(line);
+}
+
+}  // namespace
 
 TEST_CASE("each mountpoint has a log file of its own") {
   const std::string host = short_host_name();
@@ -27,17 +53,14 @@ TEST_CASE("each mountpoint has a log file of its own") {
 }
 
 TEST_CASE("the log never takes more than twice its limit") {
-  const TemporaryDirectory directory;
-  MountOptions options;
-  options.log_file = directory.path() + "/deep/er/x.log";
-  const auto log = make_logger(options);
-  REQUIRE(log);
-  const std::string line(1000, 'x');
-  for (int i = 0; i < 12'000; ++i) (*log)->info(line);
-  (*log)->flush();
+  FileLog in;
+  in.options.log_file = in.directory.path() + "/deep/er/x.log";
+  const auto log = in.open();
+  write_lines(*log, 12'000);
+  log->flush();
   uintmax_t bytes = 0;
   int files = 0;
-  for (const auto& file : std::filesystem::directory_iterator(directory.path() + "/deep/er")) {
+  for (const auto& file : std::filesystem::directory_iterator(in.directory.path() + "/deep/er")) {
     bytes += file.file_size();
     ++files;
   }
@@ -47,121 +70,95 @@ TEST_CASE("the log never takes more than twice its limit") {
 }
 
 TEST_CASE("a log that is a device is never renamed") {
-  const TemporaryDirectory directory;
-  MountOptions options;
-  options.log_file = directory.path() + "/x.log";
-  std::filesystem::create_symlink("/dev/null", options.log_file);
-  const auto log = make_logger(options);
-  REQUIRE(log);
-  const std::string line(1000, 'x');
-  for (int i = 0; i < 5'000; ++i) (*log)->info(line);
-  CHECK(std::filesystem::is_symlink(options.log_file));
-  CHECK(!std::filesystem::exists(std::filesystem::symlink_status(options.log_file + ".1")));
+  const FileLog in;
+  std::filesystem::create_symlink("/dev/null", in.options.log_file);
+  write_lines(*in.open(), 5'000);
+  CHECK(std::filesystem::is_symlink(in.options.log_file));
+  CHECK(!std::filesystem::exists(std::filesystem::symlink_status(in.options.log_file + ".1")));
 }
 
 TEST_CASE("a log that others rotate takes the place of no older one of theirs") {
-  const TemporaryDirectory directory;
-  MountOptions options;
-  options.log_file = directory.path() + "/x.log";
-  const std::string older = options.log_file + ".1";
-  const auto log = make_logger(options);
-  REQUIRE(log);
-  const std::string line(1000, 'x');
-  (*log)->info("first");
-  for (int i = 0; i < 3'000; ++i) (*log)->info(line);
+  const FileLog in;
+  const std::string older = in.options.log_file + ".1";
+  const auto log = in.open();
+  log->info("first");
+  write_lines(*log, 3'000);
   SECTION("by copies, after which it is cut short") {
-    directory.write("x.log.1", "their copy");
-    std::filesystem::resize_file(options.log_file, 0);
-    for (int i = 0; i < 3'000; ++i) (*log)->info(line);
+    in.directory.write("x.log.1", "their copy");
+    std::filesystem::resize_file(in.options.log_file, 0);
+    write_lines(*log, 3'000);
     CHECK(*read_text_file(older) == "their copy");
-    CHECK(std::filesystem::file_size(options.log_file) > 3'000'000);
+    CHECK(std::filesystem::file_size(in.options.log_file) > 3'000'000);
   }
   SECTION("by moving it away without a word") {
-    std::filesystem::rename(options.log_file, older);
-    directory.write("x.log", "");
-    for (int i = 0; i < 3'000; ++i) (*log)->info(line);
+    std::filesystem::rename(in.options.log_file, older);
+    in.directory.write("x.log", "");
+    write_lines(*log, 3'000);
     CHECK_THAT(*read_text_file(older), Contains(" info first\n"));
-    (*log)->info("last");
-    CHECK_THAT(*read_text_file(options.log_file), Contains(" info last\n"));
+    log->info("last");
+    CHECK_THAT(in.text(), Contains(" info last\n"));
   }
 }
 
 TEST_CASE("a log that was moved away goes on under its name once it is opened anew") {
-  const TemporaryDirectory directory;
-  MountOptions options;
-  options.log_file = directory.path() + "/x.log";
-  const auto log = make_logger(options);
-  REQUIRE(log);
-  (*log)->info("one");
-  std::filesystem::rename(options.log_file, directory.path() + "/old");
-  (*log)->info("two");
-  reopen_log(**log);
-  (*log)->info("three");
-  const std::string old = *read_text_file(directory.path() + "/old");
+  const FileLog in;
+  const auto log = in.open();
+  log->info("one");
+  std::filesystem::rename(in.options.log_file, in.directory.path() + "/old");
+  log->info("two");
+  reopen_log(*log);
+  log->info("three");
+  const std::string old = *read_text_file(in.directory.path() + "/old");
   CHECK_THAT(old, Contains("one") && Contains("two") && !Contains("three"));
-  CHECK_THAT(*read_text_file(options.log_file), Contains("three") && !Contains("two"));
-  std::filesystem::remove_all(directory.path() + "/old");
-  std::filesystem::permissions(directory.path(), std::filesystem::perms::owner_read);
-  reopen_log(**log);  // where it cannot be opened, it goes on where it was
-  (*log)->info("four");
-  std::filesystem::permissions(directory.path(), std::filesystem::perms::owner_all);
-  CHECK_THAT(*read_text_file(options.log_file), Contains("three") && Contains("four"));
+  CHECK_THAT(in.text(), Contains("three") && !Contains("two"));
+  std::filesystem::remove_all(in.directory.path() + "/old");
+  std::filesystem::permissions(in.directory.path(), std::filesystem::perms::owner_read);
+  reopen_log(*log);  // where it cannot be opened, it goes on where it was
+  log->info("four");
+  std::filesystem::permissions(in.directory.path(), std::filesystem::perms::owner_all);
+  CHECK_THAT(in.text(), Contains("three") && Contains("four"));
 }
 
 TEST_CASE("a log of errors alone is made anew under its name before there is one") {
-  const TemporaryDirectory directory;
-  MountOptions options;
-  options.log_file = directory.path() + "/x.log";
-  options.log_level = "error";
-  const auto log = make_logger(options);
-  REQUIRE(log);
-  std::filesystem::rename(options.log_file, directory.path() + "/old");
-  reopen_log(**log);
-  (*log)->info("the log goes on here");
-  REQUIRE(std::filesystem::exists(options.log_file));
-  CHECK(std::filesystem::file_size(options.log_file) == 0);
+  FileLog in;
+  in.options.log_level = "error";
+  const auto log = in.open();
+  std::filesystem::rename(in.options.log_file, in.directory.path() + "/old");
+  reopen_log(*log);
+  log->info("the log goes on here");
+  REQUIRE(std::filesystem::exists(in.options.log_file));
+  CHECK(std::filesystem::file_size(in.options.log_file) == 0);
 }
 
 TEST_CASE("lines name the node in a job") {
-  const TemporaryDirectory directory;
-  MountOptions options;
-  options.log_file = directory.path() + "/x.log";
-  const auto log = make_logger(options);
-  REQUIRE(log);
-  name_node_in_log(**log, 3);
-  (*log)->warn("hm");
-  CHECK_THAT(*read_text_file(options.log_file), Contains(" warning [node 3] hm\n"));
+  const FileLog in;
+  const auto log = in.open();
+  name_node_in_log(*log, 3);
+  log->warn("hm");
+  CHECK_THAT(in.text(), Contains(" warning [node 3] hm\n"));
 }
 
 TEST_CASE("a log with a thread of its own has every line in order") {
-  const TemporaryDirectory directory;
-  MountOptions options;
-  options.log_file = directory.path() + "/x.log";
+  const FileLog in;
   {
-    const auto log = make_logger(options);
-    REQUIRE(log);
-    (*log)->info("one");
-    start_log(**log);
-    (*log)->info("two");
-    name_node_in_log(**log, 3);
-    (*log)->info("three");
+    const auto log = in.open();
+    log->info("one");
+    start_log(*log);
+    log->info("two");
+    name_node_in_log(*log, 3);
+    log->info("three");
   }
-  const auto text = [&] { return *read_text_file(options.log_file); };
-  REQUIRE(eventually([&] { return text().ends_with(" info [node 3] three\n"); }));
-  const size_t one = text().find(" info one\n");
-  const size_t two = text().find(" info two\n");
-  CHECK(one < two);
-  CHECK(two < text().size());
+  REQUIRE(eventually([&] { return in.text().ends_with(" info [node 3] three\n"); }));
+  const std::string text = in.text();
+  CHECK(text.find(" info one\n") < text.find(" info two\n"));
+  CHECK(text.find(" info two\n") < text.size());
 }
 
 TEST_CASE("the level is the one asked for") {
-  const TemporaryDirectory directory;
-  MountOptions options;
-  options.log_file = directory.path() + "/x.log";
-  options.log_level = "warning";
-  const auto log = make_logger(options);
-  REQUIRE(log);
-  CHECK((*log)->level() == spdlog::level::warn);
+  FileLog in;
+  in.options.log_level = "warning";
+  const auto log = in.open();
+  CHECK(log->level() == spdlog::level::warn);
 }
 
 TEST_CASE("a log that cannot be opened is named once, with what else may be done") {
