@@ -65,12 +65,15 @@ struct LogQueue::State {
       ++lost;
       return;
     }
-    if (lost > 0) {
-      const std::string told = missing_text(lost);
-      push(formatted({message.time, {}, message.logger_name, spdlog::level::warn, told}), lost);
-      lost = 0;
-    }
+    tell_lost(message.time);
     push(std::move(text), 1);
+  }
+
+  // Whether or not there is room for it.
+  void tell_lost(spdlog::log_clock::time_point when) REQUIRES(mutex) {
+    if (lost == 0) return;
+    const std::string told = missing_text(lost);
+    push(formatted({when, {}, {}, spdlog::level::warn, told}), std::exchange(lost, 0));
   }
 
   Line take() REQUIRES(mutex) {
@@ -110,12 +113,13 @@ LogQueue::LogQueue(std::unique_ptr<LogOutput> output, Duration patience)
 
 LogQueue::~LogQueue() {
   if (!thread_.joinable()) return;
+  const bool is_written = written_in_time();
   {
     const MutexLock lock(state_->mutex);
     state_->over = true;
     state_->more.notify_one();
   }
-  if (written_in_time()) {
+  if (is_written) {
     thread_.join();
   } else {
     thread_.detach();
@@ -156,6 +160,8 @@ bool LogQueue::written_in_time() {
   State& state = *state_;
   const TimePoint deadline = steady_now() + patience_;
   MutexLock lock(state.mutex);
+  state.tell_lost(spdlog::log_clock::now());
+  state.hand_on();
   const uint64_t all = state.added;
   while (state.done < all && steady_now() < deadline) state.written.wait_until(lock, deadline);
   return state.done >= all;

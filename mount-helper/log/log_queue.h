@@ -4,7 +4,7 @@
 // writes to it, and a mount logs on the threads that answer READs. So log() puts lines into a queue, and a
 // thread of its own ("log") writes them, in the order in which they were logged. The queue is bounded: lines
 // that find no room are lost, as are those that cannot be written, say on a full disk. The next line that
-// finds room is preceded by one that says how many are missing.
+// finds room is preceded by one that says how many are missing; flush() and the end add it if no line comes.
 //
 // Threads do not survive a fork. Until start() log() writes each line itself before it returns.
 #pragma once
@@ -25,7 +25,8 @@ namespace clairfs {
 /// Thread-safe but for start() and the destructor.
 class LogQueue final : public spdlog::sinks::sink {
  public:
-  /// In bytes of lines that wait: some thousand, far more than there are before a fault is over or known.
+  /// In bytes of lines that wait: some thousand, far more than there are before a fault is over or known. A
+  /// line that tells of missing ones may come on top.
   static constexpr size_t kMostBytes = 1 << 20;
   /// Of flush() and the end: a log has two outputs at most, and a process ends within a second of its own.
   static constexpr auto kPatience = std::chrono::milliseconds(500);
