@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "fs/base/mountinfo.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
+#include "mount-helper/log/log_queue.h"
 #include "mount-helper/log/logging.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/option_table.h"
@@ -27,6 +29,13 @@
 
 namespace clairfs {
 namespace {
+
+// A signal would not end the mount while this thread printed its failure: it waits for a stderr that nobody
+// reads no longer than the log did.
+bool stderr_takes_a_line() {
+  pollfd room{STDERR_FILENO, POLLOUT, 0};
+  return ::poll(&room, 1, static_cast<int>(LogQueue::kPatience.count())) != 0;
+}
 
 // serve(), with the mount point claimed until the mount is there for all to see.
 Serve serve_claimed(Fd claim) {
@@ -82,7 +91,9 @@ int mount_in_foreground(const MountOptions& options, const JobPlace& place, cons
   events.progress = [&](const std::string& text) { bar.show(text); };
   events.ready = [&](const Status& status) {
     bar.clear();
-    if (!status) failed = fail(status.error(), exit_mount_failure);
+    if (status) return;
+    failed = exit_mount_failure;
+    if (stderr_takes_a_line()) fail(status.error(), failed);
   };
   const int status = serve_guarded(served, options, **log, events);
   return failed != exit_success ? failed : status;

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -125,3 +126,19 @@ def test_a_log_that_hangs_from_the_start_keeps_nobody_from_mounting(tmp, hashes,
     assert_hashes(types.SimpleNamespace(path=tmp / "mnt"), hashes)
     assert run("umount", tmp / "mnt").returncode == 0
     wait_until(lambda: not daemons(tmp / "mnt"), "the daemon ends", SETTLE_SECONDS)
+
+
+def test_a_mount_that_fails_ends_though_nobody_reads_its_stderr(tmp, hashes, pipe):
+    """That its NVMe directory is in use shows after the scan, when its signals are taken care of."""
+    (tmp / "nvme").mkdir(mode=0o700)
+    words = [binary(), "mount", tmp / "src", tmp / "mnt", "-f", "--catalog-dir", tmp / "catalog", f"--nvme={tmp / 'nvme'}:64M"]
+    with open(tmp / "nvme/lock", "wb") as lock, open(pipe.path, "wb", buffering=0) as stderr:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        pipe.fill()
+        with subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr) as process:
+            try:
+                assert process.wait(PATIENCE) == 32
+            finally:
+                process.kill()
+    assert not is_mounted(tmp / "mnt")
+    assert "in use" not in pipe.read()  # it was full all the time
