@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cache/base/escaped.h"
 #include "cache/base/mutex.h"
 
 namespace clairfs {
@@ -36,6 +37,7 @@ bool all_survive(std::string_view list) {
 constexpr const char* kUcxLibrary = "libucs.so.0";
 
 // UCX's, from ucs/debug/log_def.h, which has had them so since 1.10.
+constexpr int kUcxFatal = 0;    // UCS_LOG_LEVEL_FATAL
 constexpr int kUcxWarning = 2;  // UCS_LOG_LEVEL_WARN; errors are lower
 constexpr int kUcxInfo = 4;     // UCS_LOG_LEVEL_INFO
 enum class Handled { stop, go_on };
@@ -62,13 +64,26 @@ void take_note(std::string_view message) {
   }
 }
 
+Mutex ucx_log_mutex;                                  // before those of the log
+Logger* ucx_log GUARDED_BY(ucx_log_mutex) = nullptr;  // null: nobody hears its warnings
+
+void pass_on(int level, std::string_view message) {
+  const MutexLock lock(ucx_log_mutex);
+  if (ucx_log == nullptr) return;
+  ucx_log->log(level == kUcxWarning ? spdlog::level::warn : spdlog::level::err, "UCX: {}", escaped(message));
+}
+
+// On the net thread, or on UCX's own.
 Handled on_message(const char* /*file*/, unsigned /*line*/, const char* /*function*/, int level,
                    const void* /*component*/, const char* format, va_list arguments) {
-  if (level <= kUcxWarning) return Handled::go_on;  // to where UCX would write it
+  if (level == kUcxFatal) return Handled::go_on;  // to what ends the process
+  if (level > kUcxWarning && level != kUcxInfo) return Handled::stop;
+  std::array<char, 1024> text{};
+  std::vsnprintf(text.data(), text.size(), format, arguments);
   if (level == kUcxInfo) {
-    std::array<char, 1024> text{};
-    std::vsnprintf(text.data(), text.size(), format, arguments);
     take_note(text.data());
+  } else {
+    pass_on(level, text.data());
   }
   return Handled::stop;
 }
@@ -117,9 +132,10 @@ bool takes_tcp_alone() {
 }
 
 // Its log is the one place where UCX tells. Its level is raised in the library alone: the environment's is
-// read when it is loaded, and is what users set who want to see it all.
-void watch_network() {
-  if (std::getenv("UCX_LOG_LEVEL") != nullptr) return;
+// read when it is loaded, and is what users set who want to see it all. UCX itself writes within its calls:
+// while nobody reads what it writes to, the net thread would stand still.
+void watch_network(Logger& log) {
+  if (std::getenv("UCX_LOG_LEVEL") != nullptr || std::getenv("UCX_LOG_FILE") != nullptr) return;
   void* library = ::dlopen(kUcxLibrary, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return;
   using Push = void (*)(Handler);
@@ -127,8 +143,17 @@ void watch_network() {
   const auto push = reinterpret_cast<Push>(::dlsym(library, "ucs_log_push_handler"));
   const auto set = reinterpret_cast<Set>(::dlsym(library, "ucs_global_opts_set_value"));
   if (push == nullptr || set == nullptr) return;
+  {
+    const MutexLock lock(ucx_log_mutex);
+    ucx_log = &log;
+  }
   push(on_message);
   set("LOG_LEVEL", "info");
+}
+
+void forget_log() {
+  const MutexLock lock(ucx_log_mutex);
+  ucx_log = nullptr;
 }
 
 std::string network_taken() {

@@ -21,9 +21,14 @@ std::string choose_network(const std::string& wanted, Logger& log);
 /// writes the environment.
 bool takes_tcp_alone();
 
-/// Has UCX tell from now on what it takes. Does nothing where no UCX is loaded, or one that cannot tell. Call
-/// it when MPI's library is loaded, before MPI_Init. Once.
-void watch_network();
+/// Has UCX tell from now on what it takes, and its warnings and errors to `log`, until forget_log(). Does
+/// nothing where no UCX is loaded, or one that cannot tell, or where the user says what UCX logs, or to which
+/// file (UCX_LOG_LEVEL, UCX_LOG_FILE): then UCX writes itself. Call it when MPI's library is loaded, before
+/// MPI_Init. Once. REQUIRES: no other thread writes the environment.
+void watch_network(Logger& log);
+
+/// Warnings and errors of UCX are lost from now on: there may be no log any more. Thread-safe.
+void forget_log();
 
 /// The networks that UCX has logged so far that it takes: "tcp/lo tcp/eth0", in the order of its lines; empty
 /// before the first. Thread-safe.

@@ -107,7 +107,7 @@ void MpiTransport::run() {
   const auto& library = loaded_mpi();
   auto* guard = new AbortGuard{std::this_thread::get_id(), options_.before_abort, log_};
   ::on_exit(AbortGuard::at_exit, guard);
-  if (library) watch_network();
+  if (library) watch_network(log_);
   const bool hears_network = library && takes_tcp_alone();  // now: connect() changes the environment later
   const auto world = library ? init_mpi(place_) : library.error();
   {
@@ -120,6 +120,7 @@ void MpiTransport::run() {
     MpiLoop loop(*world, place_);
     serve(loop);
   }
+  forget_log();
   guard->net_thread =
       std::thread::id();  // exit() from another thread that happens to get this id is no abort
 }

@@ -83,3 +83,31 @@ TEST_CASE("it is known whether nothing but TCP is taken, if MPI is one over UCX"
   for (const char* other : {"fast", "rc_x,tcp,self", "tcp,sm,self", "all"})
     CHECK_FALSE(choose(other, nullptr).tcp_alone);
 }
+
+TEST_CASE("what UCX warns of is in the log and nowhere else, if MPI is one over UCX", "[mpi_library]") {
+  REQUIRE(loaded_mpi().ok());
+  for (const char* name : {"UCX_LOG_LEVEL", "UCX_LOG_FILE"}) ::unsetenv(name);
+  CapturedLog log;
+  watch_network(log.logger());
+  if (void* const ucx = ::dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD)) {
+    // As UCX calls it itself. What goes on from the first handler is written by the last, which needs the
+    // component.
+    using Dispatch = void (*)(const char* file, unsigned line, const char* function, int level,
+                              void* component, const char* format, ...);
+    const auto dispatch = reinterpret_cast<Dispatch>(::dlsym(ucx, "ucs_log_dispatch"));
+    REQUIRE(dispatch != nullptr);
+    void* const component = ::dlsym(ucx, "ucs_global_opts");
+    const auto say = [&](int level, const char* what) {
+      dispatch("x.c", 1, "f", level, component, "%s", what);
+    };
+    say(1, "an error\n of two lines");
+    say(2, "a warning");
+    say(3, "a diagnosis");
+    say(4, "ep_cfg[1]: tag(tcp/lo tcp/eth0) rma(sysv/memory)");
+    CHECK(log.text() == "error: UCX: an error\\n of two lines\nwarning: UCX: a warning\n");
+    CHECK(network_taken() == "tcp/lo tcp/eth0");
+    forget_log();
+    say(2, "another");
+  }
+  CHECK_FALSE(log.has("another"));
+}
