@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -120,8 +121,9 @@ std::vector<IndexKey> IndexStore::saved(const Catalog& catalog, uint64_t most) c
   return keys;
 }
 
+// Ends with an error, too, where memory is not enough: others wait for this end, or ask how far it is.
 Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
-                                       IndexWork& work, const Make& make) {
+                                       IndexWork& work, const Make& make) try {
   const std::string file = path(key, *catalog);
   if (Result<Table> loaded = load(file, key, catalog)) {
     work.note_origin(IndexWork::Origin::file, file);
@@ -142,6 +144,8 @@ Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_pt
   }
   work.note_origin(origin, "");
   return table;
+} catch (const std::bad_alloc&) {
+  return Error{ENOMEM, "plan: not enough memory for its index"};
 }
 
 void IndexStore::save(const RecordTable& table, const IndexKey& key, const Catalog& catalog,

@@ -42,7 +42,8 @@ class IndexStore {
 
   /// The index of that key: the one in memory, else the saved one, else another node's, else that of `make`;
   /// the last two are saved, once all waiting callers have them. A call for an index that another caller is
-  /// making waits for it; `work` may end that wait, or be null. Errors: those of `make`; ECANCELED.
+  /// making waits for it; `work` may end that wait, or be null. Errors: those of `make`; ECANCELED; ENOMEM
+  /// where `make` or loading takes more memory than there is.
   Result<Table> get(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog, IndexWork* work,
                     const Make& make);
 

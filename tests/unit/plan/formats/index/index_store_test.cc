@@ -7,6 +7,7 @@
 #include <iterator>
 #include <latch>
 #include <mutex>
+#include <new>
 #include <string_view>
 #include <thread>
 
@@ -222,6 +223,18 @@ TEST_CASE("where making an index fails, the next who asks tries again") {
   });
   REQUIRE(!failed);
   CHECK(failed.error().code == EIO);
+  CHECK(store.get(stored.key, stored.catalog, nullptr,
+                  [&]() -> Result<IndexStore::Table> { return records_in_f0(stored.catalog, 10, 10); }));
+}
+
+TEST_CASE("an index that takes more memory than there is fails, and is made when there is enough") {
+  StoredIndex stored;
+  IndexStore store("", stored.log.logger());
+  const auto failed = store.get(stored.key, stored.catalog, nullptr,
+                                []() -> Result<IndexStore::Table> { throw std::bad_alloc(); });
+  REQUIRE(!failed);
+  CHECK(failed.error().code == ENOMEM);
+  CHECK(store.progress(index_number(*stored.catalog, stored.key)).stage == IndexStore::Stage::none);
   CHECK(store.get(stored.key, stored.catalog, nullptr,
                   [&]() -> Result<IndexStore::Table> { return records_in_f0(stored.catalog, 10, 10); }));
 }
