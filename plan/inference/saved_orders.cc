@@ -84,7 +84,7 @@ Result<std::vector<PlanSpec>> SavedOrders::load() {
 
 Status SavedOrders::add(PlanSpec order) {
   if (file_.empty() || is_relative_file(order.list) || order.list.starts_with('/')) return {};
-  if (is_sequential_order(order)) return {};  // it is tried first anyhow
+  if (goes_by_number(order)) return {};  // it is tried first anyhow, or not suggested
   if (!check_plan_size(format_plan(order))) return {};
   add_those_of_others();
   const bool of_epoch = is_of_epoch_seed(order);

@@ -1,7 +1,10 @@
 #include "plan/inference/search/candidates.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "cache/base/text.h"
 #include "plan/inference/seeds/usual_seeds.h"
@@ -24,6 +27,20 @@ PlanSpec torch_random(uint64_t seed, const char* generator) {
   PlanSpec plan = order("torch.random", seed);
   plan.generator = generator;
   return plan;
+}
+
+// The numbers of "[3,1,2]".
+std::vector<int64_t> numbers_in(std::string_view list) {
+  std::vector<int64_t> numbers;
+  const char* const end = list.data() + list.size();
+  for (const char* at = list.data(); at != end;) {
+    int64_t number = 0;
+    const std::from_chars_result read = std::from_chars(at, end, number);
+    const bool is_number = read.ec == std::errc();
+    if (is_number) numbers.push_back(number);
+    at = is_number ? read.ptr : at + 1;
+  }
+  return numbers;
 }
 
 template <class Key, class Value>
@@ -72,6 +89,20 @@ std::vector<PlanSpec> Candidates::of_seed(uint64_t seed) const {
 
 bool is_sequential_order(const PlanSpec& plan) {
   return plan.sampler == "torch.sequential" || (plan.sampler == "torch.distributed" && !plan.shuffle);
+}
+
+// Of a random list one step in eight leads as near.
+bool goes_by_number(const PlanSpec& plan) {
+  constexpr int64_t kNear = 16;  // steps to go from one end of the numbers to the other
+  if (is_sequential_order(plan)) return true;
+  if (!plan.list.starts_with('[')) return false;
+  const std::vector<int64_t> numbers = numbers_in(plan.list);
+  if (numbers.empty()) return false;
+  const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
+  const int64_t reach = (*most - *least) / kNear;
+  size_t near = 0;
+  for (size_t i = 1; i < numbers.size(); ++i) near += std::abs(numbers[i] - numbers[i - 1]) <= reach ? 1 : 0;
+  return 2 * near > numbers.size();
 }
 
 std::vector<PlanSpec> continuations(const PlanSpec& plan) {

@@ -31,6 +31,9 @@ class Candidates {
 
 /// Whether an order goes through the samples by number.
 bool is_sequential_order(const PlanSpec& plan);
+/// The same where it does so but for jumps, as a list in place may. Other orders that go by number are kin to
+/// such a list: it explains them, too, and the chance of that is no accident's (chance/fit.h).
+bool goes_by_number(const PlanSpec& plan);
 
 /// Plans whose first epoch is that of `plan`, itself among them: they differ from the second one on. The
 /// simplest first.

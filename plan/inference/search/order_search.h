@@ -108,7 +108,8 @@ class OrderSearch {
   /// An order that find() tries before all others, in its first epoch, in the one where its readers were, and
   /// in the next: a hypothesis as any other. kMostSuggestions are tried, the last one first: half of them are
   /// the newest of those that go on from epoch to epoch, half the first ones of single epochs, since a job
-  /// begins with them; those of an earlier mount give way.
+  /// begins with them; those of an earlier mount give way. Without effect where the order needs a file, or
+  /// goes by number.
   void suggest(Suggestion suggestion);
 
   /// Other CPU time than kCoreSeconds from now on.

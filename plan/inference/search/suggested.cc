@@ -54,7 +54,7 @@ std::vector<uint64_t> likely_epochs(const Suggestion& suggestion, uint64_t sampl
 
 void OrderSearch::suggest(Suggestion suggestion) {
   suggestion.order = order_alone(std::move(suggestion.order));
-  if (!needs_no_file(suggestion.order) || is_sequential_order(suggestion.order)) return;
+  if (!needs_no_file(suggestion.order) || goes_by_number(suggestion.order)) return;
   const bool of_epoch = is_of_epoch_seed(suggestion.order);
   ++suggestions_;
   std::erase_if(suggested_, [&](const Suggestion& known) {

@@ -137,10 +137,11 @@ TEST_CASE("such a file names its source") {
   CHECK(!source_of_saved_orders(std::string(100, 'x')));
 }
 
-TEST_CASE("a list that lies in a file is not kept, and without a place nothing is") {
+TEST_CASE("a list that lies in a file, or goes by number, is not kept, and without a place nothing is") {
   const OrdersFixture saved;
   SavedOrders orders(saved.file, "/pfs/data");
   CHECK(orders.add(order("sampler=list list=/var/cache/found/1@host.list")));
+  CHECK(orders.add(order("sampler=list list=[1,0,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,18,17]")));
   SavedOrders nowhere("", "/pfs/data");
   CHECK(nowhere.add(order("seed=1")));
   CHECK(nowhere.load()->empty());

@@ -1,4 +1,5 @@
 // Orders that somebody has reason to expect, and the search for them.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "plan/inference/search/order_search.h"
+#include "plan/inference/watched/repeated_order.h"
 #include "tests/support/catch.h"
 #include "tests/support/seen_opens.h"
 
@@ -139,6 +141,26 @@ TEST_CASE("what is suggested last is tried first, and old suggestions are forgot
       dataset_of(reader.n), [] { return false; }, OrderSearch::Shuffles::none);
   CHECK(!none.find(opens_of(reader, order, 20, random), {}, std::nullopt, 1, OrderSearch::Which::likely));
   CHECK(other.orders() - before == none.orders());
+}
+
+TEST_CASE("a list that was read is suggested, but not one that is kin to all that goes by number") {
+  std::mt19937 random(36);
+  const Reader reader{640, {1, 8, 2}, 0};
+  const auto sampler_of = [&](const Samples& list, const Samples& order) {
+    OrderSearch search(
+        dataset_of(reader.n), [] { return false; }, OrderSearch::Shuffles::none);
+    search.suggest({*parse_plan("format=files sampler=list list=" + list_in_place(list))});
+    const auto found = search.find(opens_of(reader, order, 60, random), {}, std::nullopt);
+    return found ? found->plan.sampler : "";
+  };
+  Samples by_number(reader.n);
+  std::iota(by_number.begin(), by_number.end(), 0);
+  Samples shuffled = by_number;
+  std::shuffle(shuffled.begin(), shuffled.end(), random);
+  Samples in_blocks = by_number;  // the second eight of each sixteen come first
+  for (uint32_t& sample : in_blocks) sample ^= 8;
+  CHECK(sampler_of(shuffled, shuffled) == "list");
+  CHECK(sampler_of(in_blocks, by_number) == "torch.sequential");
 }
 
 TEST_CASE("of suggested shuffles of single epochs the first ones are kept, and an earlier mount's give way") {
