@@ -6,7 +6,8 @@
 
 namespace clairfs {
 
-/// Most wrong locks that are allowed, over all orders that are tried.
+/// Most wrong locks that one search of seeds allows, over all orders that it tries and those before it. A
+/// mount makes many of them, and believes less (fit.h).
 inline constexpr double kMostWrongLocks = 1e-9;
 
 /// `seen` samples of `n`, of which an order that is tried has `reach` at its beginning.

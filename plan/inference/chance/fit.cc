@@ -173,8 +173,11 @@ std::vector<uint32_t> threads_of(std::span<const Placed> opens, const Fit& fit) 
 }
 
 bool is_certain(const Fit& fit, double orders) {
-  return fit.explains() &&
-         fit.log_chance + std::log(std::max(orders, 1.0)) + std::log(kShares) < std::log(kMostWrong / 2);
+  return fit.explains() && is_certain(fit.log_chance + std::log(std::max(orders, 1.0)));
+}
+
+bool is_certain(double log_chance_of_all) {
+  return log_chance_of_all + std::log(kShares) < std::log(kMostWrong / 2);
 }
 
 double log_tail(uint64_t trials, double q, uint64_t hits) {

@@ -29,8 +29,9 @@
 // and all shares together are the sum of 1 / k, which kShares makes a whole; half is for first epochs, half
 // for what follows on) and its window holds kMostly of the opens. Strays, opens that do not belong to the
 // order, count among the m and never among the h, so that no allowance is made for them: they only make more
-// opens necessary. For orders that have much in common with each other (the same seed and another world) the
-// one whose P is least is taken, and of equals the simplest.
+// opens necessary. A seed that is searched for among many (seeds/) has another P, for which the same holds:
+// the orders are all these seeds and what was tried before. For orders that have much in common with each
+// other (the same seed and another world) the one whose P is least is taken, and of equals the simplest.
 #pragma once
 
 #include <cstdint>
@@ -92,6 +93,9 @@ std::vector<uint32_t> threads_of(std::span<const Placed> opens, const Fit& fit);
 
 /// Whether it is believed after `orders` comparisons of orders, its own among them.
 bool is_certain(const Fit& fit, double orders);
+/// The same of an order whose chance was multiplied by these already, as that of a seed which was searched
+/// for among many; natural logarithm.
+bool is_certain(double log_chance_of_all);
 
 /// Distances of a thread's opens that are looked at: jobs up to that size.
 inline constexpr uint32_t kMostDistance = 1024;

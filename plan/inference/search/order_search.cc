@@ -471,7 +471,8 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     if (!stop_()) effort.in_vain += tested;  // else it was given up for another reader
     if (shuffle) effort.in_vain = 0;
     orders_ += static_cast<double>(tested);
-    if (!shuffle) continue;
+    // Where that is not enough for a mount, which searches many times, the seed is known once more was seen.
+    if (!shuffle || !is_certain(shuffle->log_chance)) continue;
     PlanSpec plan = shuffle->order;
     numbering.name_in(plan);
     plan.world = plan.ranks_per_node = 1;

@@ -1,0 +1,66 @@
+// Orders that explain much of what was opened, and that are not believed all the same.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "plan/inference/search/order_search.h"
+#include "plan/inference/seeds/usual_seeds.h"
+#include "tests/support/catch.h"
+#include "tests/support/seen_opens.h"
+
+namespace clairfs::seen_opens {
+namespace {
+
+constexpr uint32_t kFewSamples = 600;
+constexpr uint64_t kOutputsOfEach = 1 << 10;
+
+/// What one thread opens.
+void open_all(std::vector<SeenOpen>& opens, uint32_t n, const Samples& samples, uint32_t thread) {
+  for (const uint32_t sample : samples) opens.push_back({file_of(n, sample), ThreadId(thread), Access::read});
+}
+
+/// The first 60 opens of a shuffle's reader. So many of them, the last ones, are strays from its end.
+std::vector<SeenOpen> with_strays(const Samples& order, uint32_t strays) {
+  std::vector<SeenOpen> opens;
+  open_all(opens, kFewSamples, {order.begin(), order.begin() + 60 - strays}, 100);
+  open_all(opens, kFewSamples, {order.end() - strays, order.end()}, 100);
+  return opens;
+}
+
+}  // namespace
+
+// The search takes what one search of a mount may take; with eight strays that is more than its share.
+TEST_CASE(
+    "a shuffle is believed with the share of certainty that a search has, and else once more was seen") {
+  const auto spec = *resolve_plan(*parse_plan("sampler=torch.random generator=default seed=42 draws=500"), 1);
+  const Samples order = node_order(spec, kFewSamples, 0, 0);
+  const auto is_within_share = [](const FoundOrder& found) {
+    return found.log_chance + std::log(2 * kShares) < std::log(kMostWrong);
+  };
+  for (const uint32_t strays : {7, 8}) {
+    OrderSearch search(
+        dataset_of(kFewSamples), [] { return false; },
+        {.all_seeds = false, .stream_outputs = kOutputsOfEach, .deep_outputs = 0, .when_idle = false},
+        UINT64_MAX);
+    search.allow(std::numeric_limits<double>::infinity());  // that as many orders are compared everywhere
+    std::vector<SeenOpen> opens = with_strays(order, strays);
+    const auto soon = search.find(opens, {}, std::nullopt);
+    INFO(strays << " strays, " << search.orders() << " orders");
+    CHECK(soon.has_value() == (strays == 7));
+    if (soon) {
+      CHECK(is_within_share(*soon));
+      continue;
+    }
+    open_all(opens, kFewSamples, {order.begin() + 60 - strays, order.begin() + 240 - strays}, 100);
+    const double before = search.orders();
+    const auto found = search.find(opens, {}, std::nullopt);
+    REQUIRE(found);
+    CHECK(is_within_share(*found));
+    CHECK(search.orders() <
+          before + static_cast<double>(usual_seeds().size() * kOutputsOfEach));  // it was known
+  }
+}
+
+}  // namespace clairfs::seen_opens
