@@ -364,7 +364,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   Effort& effort = effort_of(reader);
   const double begun = cpu_seconds();
   if (which == Which::likely || which == Which::any) {
-    if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
+    if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens, facts)) return found;
   }
   if (effort.used >= core_seconds_ || used_ >= core_seconds_ * kShares) return std::nullopt;
   const size_t all_seeds_at = effort.all_seeds_at;
@@ -494,32 +494,51 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
   return std::nullopt;
 }
 
-// The order is one of those that are tried, though it comes from the reader itself: of a reader that goes
-// another way the second time each open is that of any sample, as of any other order.
-std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<const SeenOpen> opens) {
+std::vector<OrderSearch::SecondPass> OrderSearch::second_passes(FileId folder,
+                                                                std::span<const SeenOpen> opens) {
+  std::vector<SecondPass> passes;
   for (const Numbering& numbering : numberings_.of(folder)) {
-    const OpenedSamples opened_samples = numbering.opened(opens);
-    const std::optional<FirstPass> pass = find_first_pass(opened_samples.samples);
-    if (!pass) continue;
-    const size_t second = std::min(opened_samples.opens.size() - pass->repeated_from, kMostOpens);
-    const Evidence evidence = evidence_of(std::span(opened_samples.opens).last(second),
-                                          std::span(opened_samples.samples).last(second));
+    const OpenedSamples opened = numbering.opened(opens);
+    const std::optional<FirstPass> first = find_first_pass(opened.samples);
+    if (!first) continue;
+    SecondPass& pass = passes.emplace_back();
+    pass.numbering = &numbering;
+    const size_t count = std::min(opened.opens.size() - first->repeated_from, kMostOpens);
+    pass.evidence = evidence_of(std::span(opened.opens).last(count), std::span(opened.samples).last(count));
     std::unordered_map<uint32_t, uint32_t> at;
-    for (uint32_t i = 0; i < pass->order.size(); ++i) at.emplace(pass->order[i], i);
-    Places places{{}, pass->order.size()};
-    for (const uint32_t sample : evidence.samples) {
+    for (uint32_t i = 0; i < first->order.size(); ++i) at.emplace(first->order[i], i);
+    pass.places.length = first->order.size();
+    for (const uint32_t sample : pass.evidence.samples) {
       const auto found = at.find(sample);
-      places.positions.push_back(found == at.end() ? Placed::kNowhere : found->second);
+      pass.places.positions.push_back(found == at.end() ? Placed::kNowhere : found->second);
     }
-    PlanSpec plan;
-    numbering.name_in(plan);
-    plan.sampler = "list";
-    plan.list = list_in_place(pass->order);
-    plan.world = plan.ranks_per_node = 1;
+    numbering.name_in(pass.list);
+    pass.list.sampler = "list";
+    pass.list.list = list_in_place(first->order);
+    pass.list.world = pass.list.ranks_per_node = 1;
+  }
+  return passes;
+}
+
+// The order is one of those that are tried, though it comes from the reader itself: of a reader that goes
+// another way the second time each open is that of any sample, as of any other order. But who goes by number
+// then is near a list that does so as well, and may be another reader.
+std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<const SeenOpen> opens,
+                                                      const ReaderFacts& facts) {
+  const std::vector<SecondPass> passes = second_passes(folder, opens);
+  const PlanSpec by_number = Candidates(facts).unseeded().front();
+  for (const SecondPass& pass : passes) {
+    if (!goes_by_number(pass.list)) continue;
+    auto found = try_order(*pass.numbering, pass.evidence, by_number, facts, true);
+    if (found || awaited_) return found;
+  }
+  for (const SecondPass& pass : passes) {
+    const uint64_t length = pass.places.length;
+    PlanSpec plan = pass.list;
     ++orders_;
-    for (const std::vector<uint32_t>& view : evidence.views) {
-      const std::vector<Placed> opened = placed(evidence, view, places, {});
-      Fit fit = fit_order(opened, {pass->order.size(), places.length, 1, false, false});
+    for (const std::vector<uint32_t>& view : pass.evidence.views) {
+      const std::vector<Placed> opened = placed(pass.evidence, view, pass.places, {});
+      Fit fit = fit_order(opened, {length, length, 1, false, false});
       fit.log_chance += std::log(kViews);
       if (!is_certain(fit, orders_) || !add_dealing(plan, opened, fit)) continue;
       plan.start_sample = begun_at(fit);

@@ -15,7 +15,8 @@
 // DataLoader(shuffle=True) may have drawn from torch's default generator (seeds/shuffle_search.h).
 //
 // A reader that opens the same samples in the same order a second time, whatever it is, is followed by the
-// list of them (watched/repeated_order.h).
+// list of them (watched/repeated_order.h). Where that goes by number the order of the numbers themselves is
+// compared before.
 //
 // Of a first epoch it cannot be known what comes after it: whether set_epoch() is called, say. So what is
 // found is a plan of that epoch only; follow_on() finds out in the next.
@@ -258,7 +259,17 @@ class OrderSearch {
                                           const ReaderFacts& facts, Effort& effort);
   std::optional<FoundOrder> try_shuffles(FileId folder, std::span<const SeenOpen> opens,
                                          const ReaderFacts& facts, Effort& effort);
-  std::optional<FoundOrder> try_repetition(FileId folder, std::span<const SeenOpen> opens);
+  /// Opens of samples that were opened before, and the order in which those were.
+  struct SecondPass {
+    const Numbering* numbering = nullptr;
+    PlanSpec list;
+    Evidence evidence;
+    Places places;  ///< of its samples in the list
+  };
+  /// By any numbering of the folder.
+  std::vector<SecondPass> second_passes(FileId folder, std::span<const SeenOpen> opens);
+  std::optional<FoundOrder> try_repetition(FileId folder, std::span<const SeenOpen> opens,
+                                           const ReaderFacts& facts);
   bool over() const;
 
   const DatasetSource source_;

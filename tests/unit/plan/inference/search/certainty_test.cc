@@ -1,8 +1,11 @@
 // Orders that explain much of what was opened, and that are not believed all the same.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "plan/inference/search/order_search.h"
@@ -61,6 +64,37 @@ TEST_CASE(
     CHECK(search.orders() <
           before + static_cast<double>(usual_seeds().size() * kOutputsOfEach));  // it was known
   }
+}
+
+// One reads files by number, the next one the same files as their names are sorted: 0, 1, 10, 100, 101, ...
+TEST_CASE(
+    "who goes by number after another reader does not repeat that one's list, and who repeats it does") {
+  constexpr uint32_t kNamed = 1000;
+  Samples by_name(kNamed);  // the file with that number in its name: samples are numbered by name
+  std::iota(by_name.begin(), by_name.end(), 0);
+  std::sort(by_name.begin(), by_name.end(),
+            [](uint32_t a, uint32_t b) { return std::to_string(a) < std::to_string(b); });
+  Samples in_turn(kNamed);
+  for (uint32_t sample = 0; sample < kNamed; ++sample) in_turn[by_name[sample]] = sample;
+  Samples by_folder;  // whose hundreds are folders that come in any order
+  for (const uint32_t folder : {3, 0, 9, 1, 7, 2, 8, 5, 4, 6})
+    for (uint32_t i = 0; i < 100; ++i) by_folder.push_back(100 * folder + i);
+  Samples sorted(kNamed);
+  std::iota(sorted.begin(), sorted.end(), 0);
+
+  const auto sampler_of = [&](const Samples& first, const Samples& second) {
+    std::vector<SeenOpen> opens;
+    open_all(opens, kNamed, first, 100);
+    open_all(opens, kNamed, {second.begin(), second.begin() + 60}, 200);
+    OrderSearch search(
+        dataset_of(kNamed), [] { return false; }, OrderSearch::Shuffles::none);
+    const auto found =
+        search.find(opens, {}, std::nullopt, OrderSearch::kEverybody, OrderSearch::Which::likely);
+    return found ? found->plan.sampler : "";
+  };
+  CHECK(sampler_of(in_turn, sorted) == "torch.sequential");
+  CHECK(sampler_of(in_turn, in_turn) == "list");
+  CHECK(sampler_of(by_folder, by_folder) == "list");
 }
 
 }  // namespace clairfs::seen_opens
