@@ -25,14 +25,11 @@ bool is_flag(const std::string& value, bool wanted) {
   bool flag = false;
   return parse_flag(value, flag) && flag == wanted;
 }
-bool is_none(const std::string& value) {
-  return value == "None";
-}
 bool is_true(const std::string& value) {
   return is_flag(value, true);
 }
 bool is_false(const std::string& value) {
-  return is_flag(value, false) || is_none(value);
+  return is_flag(value, false);
 }
 bool is_any_flag(const std::string& value) {
   return is_flag(value, true) || is_flag(value, false);
@@ -40,24 +37,18 @@ bool is_any_flag(const std::string& value) {
 bool is_number(const std::string& value) {
   return parse_whole<uint64_t>(value).has_value();
 }
-bool is_number_or_none(const std::string& value) {
-  return is_number(value) || is_none(value);
-}
 bool is_zero(const std::string& value) {
   return value == "0" || value == "0.0";
 }
-bool is_one_or_none(const std::string& value) {
-  return value == "1" || value == "1.0" || is_none(value);
-}
-bool is_default_order(const std::string& value) {
-  return is_true(value) || is_none(value);
+bool is_one(const std::string& value) {
+  return value == "1" || value == "1.0";
 }
 bool is_parallelism(const std::string& value) {
-  return is_number_or_none(value) || value == "-1" || value == "AUTOTUNE" || value == "tf.data.AUTOTUNE";
+  return is_number(value) || value == "-1" || value == "AUTOTUNE" || value == "tf.data.AUTOTUNE";
 }
 bool is_short_block(const std::string& value) {
   const auto number = parse_whole<uint64_t>(value);
-  return is_none(value) || (number && *number >= 1 && *number <= kMostBlock);  // interleave()'s own is 1
+  return number && *number >= 1 && *number <= kMostBlock;  // interleave()'s own is 1
 }
 bool is_random(const std::string& value) {
   return value == "random";
@@ -100,7 +91,7 @@ constexpr Argument kArguments[] = {
     {"in_order", "", is_true,
      "the order in which batches then arrive depends on timing and cannot be predicted; want DataLoader's "
      "in_order=True"},
-    {"rank", "", is_none, kNoRank},
+    {"rank", "", never, kNoRank},
     {"local_rank", "", never, kNoRank},
     {"shard_id", "", never, kNoRank},
     {"shard_index", "", never, kNoRank},
@@ -118,26 +109,26 @@ constexpr Argument kArguments[] = {
      "workers then live on from pass to pass, each of which is an epoch of the plan; want "
      "persistent_workers=true instead"},
     {"empty_check", "webdataset", is_any_flag, "want true or false"},
-    {"deterministic", "tf.", is_default_order,
+    {"deterministic", "tf.", is_true,
      "the order of elements then depends on timing and cannot be predicted; want deterministic=True"},
     {"num_parallel_calls", "tf.", is_parallelism, "want a number or AUTOTUNE"},
     {"block_length", "tf.", is_short_block, kShortBlock},
     {"interleave_block_length", "tf.", is_short_block, kShortBlock},
     {"batching_method", "streaming", is_random,
      "only batching_method=random is predicted; record the order and give it with sampler=list list=FILE"},
-    {"predownload", "streaming", is_number_or_none, "want a number of samples"},
+    {"predownload", "streaming", is_number, "want a number of samples"},
     {"partition_algo", "streaming", is_partition, "want relaxed or orig"},
     {"sampling_method", "streaming", is_sampling_method, "want balanced or fixed"},
     {"sampling_granularity", "streaming", is_number, "want a number of samples"},
-    {"proportion", "streaming", is_none, kProportions},
-    {"repeat", "streaming", is_one_or_none, kProportions},
-    {"choose", "streaming", is_none, kProportions},
-    {"epoch_size", "streaming", is_none, kProportions},
-    {"replication", "streaming", is_one_or_none,
+    {"proportion", "streaming", never, kProportions},
+    {"repeat", "streaming", is_one, kProportions},
+    {"choose", "streaming", never, kProportions},
+    {"epoch_size", "streaming", never, kProportions},
+    {"replication", "streaming", is_one,
      "ranks that get the same samples are not predicted; record the order and give it with sampler=list "
      "list=FILE"},
     {"local", "streaming", never, kFolders},
-    {"remote", "streaming", is_none, kFolders},
+    {"remote", "streaming", never, kFolders},
     {"download_retry", "streaming", is_number, "want a number"},
     {"keep_zip", "streaming", is_any_flag, "want true or false"},
     {"worker_buffer_size", "grain", is_number, "want a number of batches"},
@@ -156,6 +147,14 @@ constexpr Argument kArguments[] = {
     {"dont_use_mmap", "dali", is_any_flag, "want true or false"},
 };
 
+// None is False to the framework, or no split: not the same as none at all.
+constexpr std::string_view kNoneMatters[] = {"in_order", "nodesplitter", "workersplitter",
+                                             "use_distributed_sampler"};
+
+bool is_not_given(std::string_view name, const std::string& value) {
+  return value == "None" && std::ranges::find(kNoneMatters, name) == std::end(kNoneMatters);
+}
+
 std::string shown_sampler(std::string_view prefix) {
   return std::string(prefix) + (prefix.ends_with('.') ? "*" : "");
 }
@@ -167,6 +166,7 @@ bool is_argument(std::string_view name) {
 }
 
 Status check_argument(std::string_view name, const std::string& value, std::string_view sampler) {
+  if (is_not_given(name, value)) return {};
   std::string owners;
   for (const Argument& argument : kArguments) {
     if (argument.name != name) continue;

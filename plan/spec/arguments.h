@@ -13,7 +13,8 @@ namespace clairfs {
 bool is_argument(std::string_view name);
 
 /// Errors: EINVAL for a value with which the order is another one, or an unknown one, and when the sampler of
-/// that canonical name has no such argument. REQUIRES: is_argument(name).
+/// that canonical name has no such argument. Python's None, which is JSON's null, is an argument that was not
+/// given, but where the framework takes it for a value of its own. REQUIRES: is_argument(name).
 Status check_argument(std::string_view name, const std::string& value, std::string_view sampler);
 
 }  // namespace clairfs

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/text.h"
+#include "plan/spec/arguments.h"
 #include "plan/spec/keys.h"
 #include "plan/spec/plan_spec.h"
 
@@ -19,10 +20,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Arguments of which null is not the same as none at all: as many as the machine has processors, no split,
-// or, to a DataLoader, no shuffling. Text says None for it.
-constexpr std::array<std::string_view, 5> kNullMatters{"cycle_length", "interleave_cycle_length",
-                                                       "nodesplitter", "workersplitter", "shuffle"};
+// Keys of which null is not the same as none at all: as many as the machine has processors or, to a
+// DataLoader, no shuffling. Text says None for it.
+constexpr std::array<std::string_view, 2> kNullMatters{"cycle_length", "shuffle"};
+
+bool null_matters(const std::string& key) {
+  return is_argument(key) || std::ranges::find(kNullMatters, canonical_plan_key(key)) != kNullMatters.end();
+}
 
 Result<std::string> as_text(const std::string& key, const Json& value) {
   switch (value.type()) {
@@ -78,7 +82,7 @@ Result<PlanSpec> parse_plan_json(std::string_view text) {
   if (!repeated.empty()) return plan_error(repeated, "", "given twice");
   for (const auto& [key, value] : object.items()) {
     if (value.is_null()) {  // Python's None: not given
-      if (std::ranges::find(kNullMatters, key) != kNullMatters.end()) pairs.emplace_back(key, "None");
+      if (null_matters(key)) pairs.emplace_back(key, "None");
       continue;
     }
     Result<std::string> shown = as_text(key, value);

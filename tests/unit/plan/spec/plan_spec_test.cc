@@ -165,6 +165,14 @@ TEST_CASE("Python's None is the framework's own default") {
   CHECK_THAT(refusal(R"({"sampler": "webdataset", "nodesplitter": null})"), Contains("split_by_node"));
   CHECK_THAT(refusal(R"({"sampler": "webdataset", "workersplitter": null})"), Contains("split_by_worker"));
   CHECK(parsed("seed=1 root=None").root == "None");
+  for (const std::string key : {"local", "remote", "epoch_size", "keep_zip", "batching_method"}) {
+    CHECK(parsed("sampler=streaming " + key + "=None") == parsed("sampler=streaming"));
+    CHECK(parsed(R"({"sampler": "streaming", ")" + key + "\": null}") == parsed("sampler=streaming"));
+  }
+  for (const std::string key : {"in_order", "use_distributed_sampler"}) {  // it is False to them
+    CHECK_THAT(refusal("sampler=lightning " + key + "=None"), Contains(key + "=None"));
+    CHECK_THAT(refusal(R"({"sampler": "lightning", ")" + key + "\": null}"), Contains(key + "=None"));
+  }
 }
 
 TEST_CASE("a state of StreamingDataset is taken as its state_dict() gives it") {
