@@ -72,7 +72,7 @@ struct PlanSpec : SamplerKeys {
   uint64_t cycle_length = 0;         ///< tf.*: files that interleave() reads at once; 0: no interleave()
   std::string shardshuffle;          ///< webdataset: shards in its buffer; empty: in their order
   std::string shard_sizes;           ///< streaming: index.json, or a file or array of samples of each shard
-  uint64_t gcc = 0;                  ///< major version that built DALI's or NoPFS's std::shuffle; 0: newest
+  uint64_t gcc = 0;                  ///< major version that built DALI's std::shuffle; 0: newest
   std::string weights;               ///< torch.weighted: file or array
   std::string indices;               ///< torch.subset: file or array
 
