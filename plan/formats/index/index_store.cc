@@ -149,12 +149,14 @@ Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_pt
 }
 
 void IndexStore::save(const RecordTable& table, const IndexKey& key, const Catalog& catalog,
-                      IndexWork& work) const {
+                      IndexWork& work) const try {
   const std::string file = path(key, catalog);
   if (file.empty()) return;
   const Status saved = save_own_file(file, encode_index(table, key, catalog));
   if (!saved) log_.warn("index: not saved, the next mount makes it again: {}", saved.error().message);
   if (saved) work.note_origin(work.origin(), file);
+} catch (const std::bad_alloc&) {  // of its copy: the index itself is there
+  log_.warn("index: not saved, the next mount makes it again: not enough memory");
 }
 
 Result<Table> IndexStore::load(const std::string& file, const IndexKey& key,
