@@ -433,8 +433,14 @@ void PlanManager::diagnose(PlanRun& run) {
   if (gone()) return;
   const PlanRun::Diagnosed diagnosed = run.diagnose_divergence(gone);
   for (const size_t rank : diagnosed.news) {
-    const auto divergence = run.reader(rank).tracker().status().divergence;
-    if (divergence) deps_.log.warn("plan {} is suspended at {}", run.name(), run.describe(rank, *divergence));
+    const TrackerStatus status = run.reader(rank).tracker().status();
+    if (!status.divergence) continue;
+    const std::string where = run.describe(rank, *status.divergence);
+    if (status.state == TrackerState::finished) {
+      deps_.log.info("plan {} has finished, and its files are read in another order: {}", run.name(), where);
+    } else {
+      deps_.log.warn("plan {} is suspended at {}", run.name(), where);
+    }
   }
   if (run.name() == kFoundPlan) {
     found_.leave();

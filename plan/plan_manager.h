@@ -52,7 +52,7 @@ struct PlanBrief {
   /// force until an epoch could not be made.
   Making making = Making::none;
   std::string error{};             ///< why that failed; may name files
-  std::string followed_instead{};  ///< the plan that was found for its reader, while it is suspended; names
+  std::string followed_instead{};  ///< the plan that was found for its reader, while that has left it; names
                                    ///< folders
 };
 

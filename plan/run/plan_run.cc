@@ -196,6 +196,7 @@ bool PlanRun::wants_diagnosis() const {
 // A rank that is followed by itself is looked at as the only one of a node.
 void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed) {
   Tracker& tracker = reader(rank).tracker();
+  const bool over = tracker.state() == TrackerState::finished;
   PlanSpec spec = resolved_;
   spec.n = index_->numbered().size();
   NodeId node = place_.node;
@@ -211,8 +212,9 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
   // In the order of the rank its streams take turns.
   const uint64_t reorder_window = tracker.reorder_window() * sequence_.readers_of_rank();
   Diagnosis found = diagnose(tracker.evidence(), spec, at, node, reorder_window, make, stop);
-  // The seed is for those who register plans. A reader without a plan is watched anew.
-  if (!found.known && name() != kFoundPlan) {
+  // The seed is for those who register plans. A reader without a plan is watched anew, and one that comes
+  // when the plan is over has none.
+  if (!found.known && !over && name() != kFoundPlan) {
     const Diagnosis seed = diagnose_seed(tracker.around_suspension(), spec, index_->size(), at, node, stop);
     if (seed.known) found = seed;
   }
@@ -223,9 +225,10 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
   if (found.reorder_window) tracker.widen(*found.reorder_window);
   const auto divergence = tracker.status().divergence;
   const bool better = divergence && !divergence->hint.starts_with(Diagnosis().hint);
-  if (better && !found.known) found.hint = divergence->hint;  // that was no worse
+  const bool again = over && divergence && divergence->found;  // who has read all began anew: no fault of his
+  if (better && (!found.known || again)) found.hint = divergence->hint;  // that was no worse
   if (found.order) diagnosed.orders.push_back(*found.order);
-  if (tracker.set_hint(found.hint)) diagnosed.news.push_back(rank);
+  if (tracker.set_hint(found.hint) && !again) diagnosed.news.push_back(rank);
 }
 
 // A rank without samples is never seen.
@@ -244,7 +247,7 @@ bool PlanRun::is_left() const {
   bool left = false;
   for (const auto& reader : readers_) {
     if (reader->tracker().is_followed()) return false;
-    left = left || reader->tracker().state() == TrackerState::suspended;
+    left = left || reader->tracker().is_left();
   }
   return left;
 }

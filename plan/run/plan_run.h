@@ -73,8 +73,8 @@ class PlanRun {
   /// Of all readers together: what is counted is added up. Suspended if one of them is, finished when all
   /// are. The epoch is that of the furthest, the positions in it are added up.
   TrackerStatus status() const;
-  /// Whether readers have left it, and none follows it for certain. Never of records: a reader that goes
-  /// through their files may be looking for its samples, and comes back.
+  /// Whether readers have left it, also after its end, and none follows it for certain. Never of records: a
+  /// reader that goes through their files may be looking for its samples, and comes back.
   bool is_left() const;
   /// The same where one of the ranks was seen last: it takes the lock of its tracker alone while that is
   /// followed.
@@ -110,7 +110,7 @@ class PlanRun {
   Status add_uses(JobUses& uses, uint64_t epochs) const;
   /// The answer of diagnose_divergence().
   struct Diagnosed {
-    std::vector<size_t> news;      ///< the readers of which the hint is news
+    std::vector<size_t> news;      ///< the readers of which the hint is news, and tells of a fault
     std::vector<PlanSpec> orders;  ///< other orders than the plan's that seem to be followed
   };
   /// Looks for the orders that readers really follow where their trackers want to know, and tells them; makes

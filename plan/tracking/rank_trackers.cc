@@ -66,12 +66,12 @@ RankTrackers::Observed RankTrackers::observe(ThreadId thread, std::span<const ui
   Observed observed = offer(thread, samples, kind, now);
   if (observed.verdict != Tracker::Verdict::out_of_order) return observed;
   Ranks holders;
-  Ranks suspended;
+  Ranks left;
   for (size_t rank = 0; rank < trackers_.size(); ++rank) {
     holders[rank] = trackers_[rank]->knows(samples);
-    suspended[rank] = trackers_[rank]->state() == TrackerState::suspended;
+    left[rank] = trackers_[rank]->is_left();
   }
-  observed = tell(to_charge(thread, holders, suspended), &Tracker::observe, samples, kind, now);
+  observed = tell(to_charge(thread, holders, left), &Tracker::observe, samples, kind, now);
   if (observed.verdict == Tracker::Verdict::in_order) note_match(thread, observed.rank);
   return observed;
 }
@@ -112,7 +112,7 @@ void RankTrackers::note_match(ThreadId thread, size_t rank) {
 
 // The rank that an access counts against which none of them expects; `holders` have the sample in an epoch
 // that is known.
-size_t RankTrackers::to_charge(ThreadId thread, const Ranks& holders, const Ranks& suspended) {
+size_t RankTrackers::to_charge(ThreadId thread, const Ranks& holders, const Ranks& left) {
   const MutexLock lock(mutex_);
   ++accesses_;
   Thread unknown;
@@ -129,7 +129,7 @@ size_t RankTrackers::to_charge(ThreadId thread, const Ranks& holders, const Rank
   if (bound && known.confidence > 0) --known.confidence;
   if (!bound) strangers_ = std::min(strangers_ + 1, 2 * kStrangers);
   const size_t rank = bound && !anothers                 ? *known.rank
-                      : bound || strangers_ > kStrangers ? most_silent(known.candidates, suspended)
+                      : bound || strangers_ > kStrangers ? most_silent(known.candidates, left)
                                                          : least_silent();
   forget_old();
   return rank;
@@ -141,14 +141,14 @@ size_t RankTrackers::least_silent() const {
 
 // Of these ranks, or of all if there are none of these: first those that have been silent for long, and of
 // them those that are not known to have left the plan; then by the last access in order.
-size_t RankTrackers::most_silent(const Ranks& candidates, const Ranks& suspended) const {
+size_t RankTrackers::most_silent(const Ranks& candidates, const Ranks& left) const {
   using Key = std::tuple<bool, bool, uint64_t>;
   std::optional<size_t> found;
   Key least;
   for (size_t rank = 0; rank < matched_.size(); ++rank) {
     if (candidates.any() && !candidates[rank]) continue;
     const bool silent = matched_[rank] + kSilent < accesses_;
-    const Key key{!silent, silent && suspended[rank], matched_[rank]};
+    const Key key{!silent, silent && left[rank], matched_[rank]};
     if (found && key >= least) continue;
     found = rank;
     least = key;

@@ -68,8 +68,8 @@ class RankTrackers {
   Observed tell(size_t rank, Method method, std::span<const uint32_t> samples, Access kind, TimePoint now);
   std::optional<size_t> nearest(std::span<const uint32_t> samples, Access kind, std::optional<size_t> but);
   void note_match(ThreadId thread, size_t rank);
-  size_t to_charge(ThreadId thread, const Ranks& holders, const Ranks& suspended);
-  size_t most_silent(const Ranks& candidates, const Ranks& suspended) const REQUIRES(mutex_);
+  size_t to_charge(ThreadId thread, const Ranks& holders, const Ranks& left);
+  size_t most_silent(const Ranks& candidates, const Ranks& left) const REQUIRES(mutex_);
   size_t least_silent() const REQUIRES(mutex_);
   void forget_old() REQUIRES(mutex_);
 

@@ -417,8 +417,7 @@ Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind)
   const bool over =
       score_.fails(pushed_ahead(), progress_.reorder_window()) && state_ != TrackerState::suspended;
   if ((relocator_.is_due() || over) && realign()) return Verdict::in_order;
-  const bool ends = state_ != TrackerState::finished && state_ != TrackerState::suspended;
-  if (over && ends) suspend("matches no known order");
+  if (over && state_ != TrackerState::suspended) suspend("matches no known order");
   return Verdict::out_of_order;
 }
 
@@ -463,9 +462,11 @@ void Tracker::jump(const Found& found) {
   relocator_.clear();
 }
 
+// One that has finished is suspended for what it is told from now on: nobody has lost anything by that.
 void Tracker::suspend(std::string hint) {
+  was_finished_ = state_ == TrackerState::finished;
   state_ = TrackerState::suspended;
-  ++totals_.suspensions;
+  if (!was_finished_) ++totals_.suspensions;
   departure_.note_suspended(std::move(hint), score_.observations(), lately_);
   score_.forget_holes();
 }
@@ -501,14 +502,24 @@ std::optional<Duration> Tracker::look_for_unseen_end(TimePoint now) {
   return std::nullopt;
 }
 
+TrackerState Tracker::shown() const {
+  const bool left_after_end = state_ == TrackerState::suspended && was_finished_;
+  return left_after_end ? TrackerState::finished : state_;
+}
+
 TrackerState Tracker::state() const {
   const MutexLock lock(mutex_);
-  return state_;
+  return shown();
+}
+
+bool Tracker::is_left() const {
+  const MutexLock lock(mutex_);
+  return state_ == TrackerState::suspended;
 }
 
 bool Tracker::left_for_good(uint64_t samples) const {
   const MutexLock lock(mutex_);
-  return state_ == TrackerState::suspended && departure_.for_good(samples, score_.observations());
+  return shown() == TrackerState::suspended && departure_.for_good(samples, score_.observations());
 }
 
 bool Tracker::is_followed() const {

@@ -96,7 +96,11 @@ class Tracker {
 
   /// Positions that opens stray: as the plan says, or as it was widened.
   uint64_t reorder_window() const;
+  /// One that was left after its end shows as finished, as before.
   TrackerState state() const;
+  /// Whether the reader went another way: the plan is suspended, or it has finished, and too much of what was
+  /// opened since is out of order. Until the reader is found.
+  bool is_left() const;
   /// Followed for certain: the reader was found, or had some accesses in order without doubt. A rank that
   /// waits has one in order by chance now and then, of readers that go another way.
   bool is_followed() const;
@@ -119,7 +123,7 @@ class Tracker {
   /// Where reads in order fell on what had been pushed, since the last call: the first kSightings at most.
   /// One of a sentinel is expected; another tells that the kernel has taken pages back.
   std::vector<uint64_t> take_reads_of_pushed();
-  /// Suspended, and diagnose() is to say why: at once, and again after a while (departure.h).
+  /// The plan is left, and diagnose() is to say why: at once, and again after a while (departure.h).
   bool wants_diagnosis() const;
   /// The newest observations since the reader left the plan, in the order of time, for diagnose().
   std::vector<Sighting> evidence() const;
@@ -179,6 +183,7 @@ class Tracker {
   void jump(const Found& found) REQUIRES(mutex_);
   std::string describe_jump(const Found& found) const REQUIRES(mutex_);
   void suspend(std::string hint) REQUIRES(mutex_);
+  TrackerState shown() const REQUIRES(mutex_);
 
   const std::optional<Epoch> last_;
   const bool of_streams_;
@@ -192,7 +197,8 @@ class Tracker {
   Departure departure_ GUARDED_BY(mutex_);
 
   TrackerState state_ GUARDED_BY(mutex_) = TrackerState::waiting;
-  Epoch epoch_ GUARDED_BY(mutex_);  // where the reader is, and its positions
+  bool was_finished_ GUARDED_BY(mutex_) = false;  // when it was suspended
+  Epoch epoch_ GUARDED_BY(mutex_);                // where the reader is, and its positions
   int64_t begin_ GUARDED_BY(mutex_) = 0;
   int64_t end_ GUARDED_BY(mutex_) = 0;
   uint32_t in_next_ GUARDED_BY(mutex_) = 0;  // observations in order in a row that were of the next epoch

@@ -64,7 +64,7 @@ TrackerStatus combined(const TrackerStatus& a, const TrackerStatus& b) {
 TrackerStatus Tracker::status() const {
   const MutexLock lock(mutex_);
   TrackerStatus status = totals_;
-  status.state = state_;
+  status.state = shown();
   status.position = epochs_.position_of(epoch_, safe());
   status.high_water = epochs_.position_of(epoch_, next());
   status.samples_per_second = progress_.samples_per_second();
@@ -95,7 +95,7 @@ std::string Tracker::describe_jump(const Found& found) const {
   }
   const bool boundary = from.position <= 3 * reorder_window || from.position == end_ - begin_;
   if (epoch <= from.epoch && at_start && boundary) {
-    return state_ == TrackerState::finished
+    return shown() == TrackerState::finished
                ? fmt::format("epoch {} was read again after the plan's end", epoch.value)
                : hint_of_epoch_again(epoch);
   }

@@ -361,6 +361,33 @@ for epoch in range(2):
     assert found(mount) is None and back["state"] == "following" and "followed_instead" not in back, back
 
 
+def test_who_reads_on_when_a_registered_plan_has_finished_is_followed(mount):
+    """The next job on the mount has another order and registers nothing. The plan stays finished, and begins anew when it is
+    registered again."""
+    text = "seed=42 batch=8 workers=2 epochs=1"
+    register(mount, text, "train")
+    wait_ahead(mount, 300)
+    torch_job(mount, """
+for _ in loader(sampler=DistributedSampler(dataset(), num_replicas=1, rank=0, seed=42)):
+    pass
+""")
+    wait_until(lambda: plan(mount)["state"] == "finished", lambda: f"the end of the plan, {plan(mount)}")
+    torch_job(mount, """
+sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=1)
+batches = loader(sampler=sampler)
+def epoch(number):
+    sampler.set_epoch(number)
+    return batches
+run(3, epoch, wait=20)
+""")
+    assert_followed(mount, root="train", sampler="torch.distributed", seed=1, first_epoch=1)
+    over = plan(mount)
+    assert (over["state"], over["suspensions"]) == ("finished", 0) and "name=auto" in over["followed_instead"], over
+    assert "plan_suspended" not in [trouble["kind"] for trouble in mount.stats()["troubles"]]
+    register(mount, text, "train")
+    assert found(mount) is None and plan(mount)["state"] == "waiting", mount.stats()["plan_list"]
+
+
 def test_a_plan_that_was_found_beside_the_only_registered_one(mount):
     register(mount, "name=mine format=files shuffle=false", "val")
     cat(mount, "1,60")

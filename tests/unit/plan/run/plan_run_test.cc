@@ -174,6 +174,27 @@ TEST_CASE("of a reader that goes another way from an epoch's beginning on, that 
   CHECK(hint == "matches persistent_workers=true: does the plan say what the script does?");
 }
 
+TEST_CASE("a job of several epochs that is started again after the plan's end is found in its first one") {
+  constexpr uint32_t kFiles = 3000;
+  const auto run = run_over(kFiles, "seed=1 format=files epochs=4");
+  while (*run->prepare()) {
+  }
+  for (const uint32_t epoch : {0U, 1U, 2U, 3U}) read(*run, Epoch(epoch), 0, kFiles);
+  const Tracker& tracker = run->reader().tracker();
+  AccessSequence plan = plan_over(kFiles, "seed=1");
+  const std::vector<uint32_t> order = order_of(plan, 0);
+  const SteadyClock clock;
+  for (uint32_t position = 0; position < 40; ++position)
+    run->observe(ThreadId(100), {&order[position], 1}, Access::open, clock.now());
+  REQUIRE(run->is_left());
+  REQUIRE(tracker.state() == TrackerState::finished);
+  CHECK(run->diagnose_divergence({}).news.empty());
+  CHECK(!run->is_left());
+  CHECK(tracker.state() == TrackerState::following);
+  CHECK(tracker.high_water_epoch() == Epoch(0));
+  CHECK(tracker.status().divergence->hint == "epoch 0 was read again after the plan's end");
+}
+
 TEST_CASE("a seed that the first opens are too few to tell is named when more were seen") {
   constexpr uint32_t kFiles = 3000;
   const auto run = run_over(kFiles, "seed=42 batch=16 workers=8 format=files");

@@ -1,0 +1,81 @@
+// Who reads a plan's samples when it has finished.
+#include <string>
+
+#include "plan/tracking/tracker.h"
+#include "tests/support/catch.h"
+#include "tests/support/reader_model.h"
+
+using namespace clairfs;
+
+namespace {
+
+/// A plan of two epochs that was read to its end. Every open is seen.
+struct FinishedPlan {
+  static constexpr uint32_t kLength = 2000;
+
+  FinishedPlan() {
+    for (const uint32_t epoch : {0U, 1U}) open("seed=42", 0, kLength, epoch);
+    REQUIRE(mount.tracker.state() == TrackerState::finished);
+    REQUIRE(!mount.tracker.is_left());
+  }
+  void open(const std::string& order, uint32_t from, uint32_t end, uint32_t epoch = 0) {
+    AccessSequence read = plan_over(kLength, order);
+    const Samples samples = order_of(read, epoch);
+    for (uint32_t position = from; position < end; ++position) mount.open(samples[position]);
+  }
+
+  AccessSequence plan = plan_over(kLength, "seed=42 epochs=2");
+  MountModel mount{plan, kLength, {true, 64, 600}, plan.last_epoch()};
+};
+
+}  // namespace
+
+TEST_CASE("a finished plan is left by who reads its samples in another order, and shows as finished") {
+  FinishedPlan finished;
+  const Tracker& tracker = finished.mount.tracker;
+  finished.open("seed=1000", 0, 8);
+  CHECK(!tracker.is_left());
+  CHECK(!tracker.wants_diagnosis());
+  finished.open("seed=1000", 8, 32);
+  CHECK(tracker.is_left());
+  CHECK(tracker.wants_diagnosis());
+  // More than there are samples, and a quarter again.
+  finished.open("seed=1000", 32, FinishedPlan::kLength);
+  finished.open("seed=2000", 0, FinishedPlan::kLength);
+  CHECK(tracker.is_left());
+  CHECK(!tracker.is_followed());
+  CHECK(!tracker.left_for_good(FinishedPlan::kLength));
+  CHECK(tracker.state() == TrackerState::finished);
+  const TrackerStatus status = tracker.status();
+  CHECK(status.state == TrackerState::finished);
+  CHECK(status.suspensions == 0);
+  CHECK(status.realignments == 0);
+  CHECK(status.high_water == PlanPosition{Epoch(1), FinishedPlan::kLength});
+  REQUIRE(status.divergence);
+  CHECK(status.divergence->at == PlanPosition{Epoch(1), FinishedPlan::kLength});
+  CHECK(!status.divergence->expected);
+}
+
+TEST_CASE("a job that is started again after the plan's end is followed to the end, and left as any other") {
+  const bool others_read = GENERATE(false, true);
+  FinishedPlan finished;
+  const Tracker& tracker = finished.mount.tracker;
+  if (others_read) finished.open("seed=1000", 0, 200);
+  REQUIRE(tracker.is_left() == others_read);
+  finished.open("seed=42", 0, 100);
+  CHECK(tracker.state() == TrackerState::following);
+  CHECK(!tracker.is_left());
+  CHECK(tracker.status().high_water == PlanPosition{Epoch(0), 100});
+  CHECK(tracker.status().divergence->hint == "epoch 0 was read again after the plan's end");
+  SECTION("to the end") {
+    finished.open("seed=42", 100, FinishedPlan::kLength);
+    finished.open("seed=42", 0, FinishedPlan::kLength, 1);
+    CHECK(tracker.state() == TrackerState::finished);
+    CHECK(!tracker.is_left());
+  }
+  SECTION("left") {
+    finished.open("seed=1000", 200, 400);
+    CHECK(tracker.state() == TrackerState::suspended);
+    CHECK(tracker.status().suspensions == 1);
+  }
+}
