@@ -123,8 +123,10 @@ Status FoundPlan::finish(const PlanMaking& making, const Result<std::shared_ptr<
   const Status wanted = !made                ? Status(made.error())
                         : is_planned(**made) ? Error{EEXIST, "a registered plan has these files"}
                                              : Status();
+  // follow() takes it off the list. Nobody waits for any other, also not for what this node has said before.
+  const bool awaited = making.origin() == deps_.place.node && found_here_;
   if (wanted) put_in_force(*made, making.origin());
-  if (wanted || making.origin() != deps_.place.node) plans_.retire(name_);
+  if (wanted || !awaited) plans_.retire(name_);
   return wanted;
 }
 

@@ -93,6 +93,32 @@ TEST_CASE("what this node has said and begins with again is not told of as what 
   CHECK(node.plans->detect(true).find("\"told_by\": 1") != std::string::npos);
 }
 
+TEST_CASE(
+    "what this node has said and begins with again is not told as failed where a registered plan wins") {
+  constexpr uint32_t kHalf = NodeFixture::kFiles / 2;
+  const bool registered = GENERATE(true, false);
+  const auto plan_of = [](uint32_t from, uint32_t end) {
+    std::string files;
+    for (uint32_t i = from; i < end; ++i)
+      files += (files.empty() ? "\"f" : ",\"f") + std::to_string(10000 + i) + '"';
+    return "format=list list='[" + files + "]' world=2 ranks_per_node=1";
+  };
+  NodeFixture node;
+  REQUIRE(node.told("name=auto " + plan_of(0, kHalf) + " seed=3 epochs=1"));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
+  REQUIRE(node.told(kFound, false, NodeId(1)));
+  if (registered)
+    REQUIRE(node.plans->submit("name=others " + plan_of(kHalf, NodeFixture::kFiles) + " seed=4"));
+  REQUIRE(node.in_force());
+  auto unknown = plan_over(kHalf, "sampler=numpy.default_rng seed=987654321987");
+  for (const uint32_t sample : order_of(unknown, 0))
+    node.plans->observe(ThreadId(7), node.staged.file(sample), 0, 0, Access::open);
+  CHECK(node.settle_until([&] {
+    if (registered) return !node.has_plan();
+    return node.in_force() && node.plans->texts().find("seed=42") != std::string::npos;
+  }));
+}
+
 TEST_CASE("what a node found is withdrawn by another") {
   NodeFixture node;
   REQUIRE(node.told(kFound));
