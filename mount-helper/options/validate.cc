@@ -123,9 +123,13 @@ Status check_own_directory(const std::string& what, const std::string& path) {
 // Where the directory is, or will be: its last component is made when the store is opened.
 Result<std::string> settle_nvme_path(const std::string& given) {
   const auto path = resolve_path(given);
-  if (path && !is_directory(*path))
-    return Error{ENOTDIR, fmt::format("NVMe directory {} is not a directory", *path)};
-  if (path) return path;
+  if (path) {
+    if (const Status answers = check_answers(*path); !answers)
+      return Error{answers.error().code, "NVMe directory " + answers.error().message};
+    if (!is_directory(*path))
+      return Error{ENOTDIR, fmt::format("NVMe directory {} is not a directory", *path)};
+    return path;
+  }
   if (path.error().code != ENOENT) return Error{path.error().code, "NVMe directory " + path.error().message};
   std::filesystem::path last = given;
   if (!last.has_filename()) last = last.parent_path();  // "dir/"
