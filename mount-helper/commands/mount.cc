@@ -58,7 +58,8 @@ int refuse_mount(MountOptions options, const JobPlace& place, const Error& error
   // A log file may be the very thing that this node has not.
   options.foreground = true;
   options.log_file.clear();
-  if (const auto log = make_logger(options)) {
+  const auto log = make_logger(options);  // never destroyed: MPI's threads may log to it until the end
+  if (log) {
     name_node_in_log(**log, place.self.value);
     decline_job(options, place, error.message, **log);
   }
