@@ -94,7 +94,11 @@ int mount_in_foreground(const MountOptions& options, const JobPlace& place, cons
     bar.clear();
     if (status) return;
     failed = exit_mount_failure;
-    if (stderr_takes_a_line()) fail(status.error(), failed);
+    if (stderr_takes_a_line()) {
+      fail(status.error(), failed);
+    } else {
+      (*log)->error("not mounted: {}", status.error().message);
+    }
   };
   const int status = serve_guarded(served, options, **log, events);
   return failed != exit_success ? failed : status;

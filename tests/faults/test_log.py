@@ -131,14 +131,17 @@ def test_a_log_that_hangs_from_the_start_keeps_nobody_from_mounting(tmp, hashes,
 def test_a_mount_that_fails_ends_though_nobody_reads_its_stderr(tmp, hashes, pipe):
     """That its NVMe directory is in use shows after the scan, when its signals are taken care of."""
     (tmp / "nvme").mkdir(mode=0o700)
-    words = [binary(), "mount", tmp / "src", tmp / "mnt", "-f", "--catalog-dir", tmp / "catalog", f"--nvme={tmp / 'nvme'}:64M"]
+    words = [binary(), "mount", tmp / "src", tmp / "mnt", "-f", "--catalog-dir", tmp / "catalog"]
+    words += [f"--nvme={tmp / 'nvme'}:64M", "--log-file", tmp / "log"]
     with open(tmp / "nvme/lock", "wb") as lock, open(pipe.path, "wb", buffering=0) as stderr:
         fcntl.flock(lock, fcntl.LOCK_EX)
         pipe.fill()
-        with subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr) as process:
+        words = list(map(str, words))
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr) as process:
             try:
                 assert process.wait(PATIENCE) == 32
             finally:
                 process.kill()
     assert not is_mounted(tmp / "mnt")
     assert "in use" not in pipe.read()  # it was full all the time
+    assert f"error not mounted: NVMe directory {tmp / 'nvme'}: is in use" in (tmp / "log").read_text()
