@@ -90,15 +90,14 @@ std::string Tracker::describe_jump(const Found& found) const {
     return fmt::format("{} within epoch {}", chain.top < from.position ? "went back" : "skipped ahead",
                        epoch.value);
   }
+  if (shown() == TrackerState::finished) {
+    return fmt::format("epoch {} was read again after the plan's end", epoch.value);
+  }
   if (epoch.value == from.epoch.value + 1 && at_start) {
     return fmt::format("epoch {} began before the end of epoch {}", epoch.value, from.epoch.value);
   }
   const bool boundary = from.position <= 3 * reorder_window || from.position == end_ - begin_;
-  if (epoch <= from.epoch && at_start && boundary) {
-    return shown() == TrackerState::finished
-               ? fmt::format("epoch {} was read again after the plan's end", epoch.value)
-               : hint_of_epoch_again(epoch);
-  }
+  if (epoch <= from.epoch && at_start && boundary) return hint_of_epoch_again(epoch);
   if (epoch < from.epoch && at_start) {
     return fmt::format("the job was started again, at epoch {}", epoch.value);
   }

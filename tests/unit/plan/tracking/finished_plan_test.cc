@@ -79,3 +79,15 @@ TEST_CASE("a job that is started again after the plan's end is followed to the e
     CHECK(tracker.status().suspensions == 1);
   }
 }
+
+TEST_CASE("a job that goes on in the middle of an epoch after the plan's end does not forget set_epoch") {
+  const bool others_read = GENERATE(false, true);
+  FinishedPlan finished;
+  if (others_read) finished.open("seed=1000", 0, 200);
+  finished.open("seed=42", 1000, 1100);
+  const TrackerStatus status = finished.mount.tracker.status();
+  CHECK(status.state == TrackerState::following);
+  CHECK(status.high_water == PlanPosition{Epoch(0), 1100});
+  REQUIRE(status.divergence);
+  CHECK(status.divergence->hint == "epoch 0 was read again after the plan's end");
+}
