@@ -13,14 +13,25 @@
 namespace clairfs {
 namespace {
 
-using Difference = std::optional<Divergence> TrackerStatus::*;
-
 // A line for each reader that has one.
-std::string differences(const PlanRun& run, Difference which, const char* label) {
+std::string first_differences(const PlanRun& run) {
+  std::string out;
+  for (size_t rank = 0; rank < run.readers().size(); ++rank) {
+    const auto first = run.reader(rank).tracker().status().first_difference;
+    if (first) out += fmt::format("  first difference at {}\n", run.describe(rank, *first));
+  }
+  return out;
+}
+
+// The same of where they left the plan. Who comes when a reader has read all of it is no reader that left it.
+std::string departures(const PlanRun& run) {
   std::string out;
   for (size_t rank = 0; rank < run.readers().size(); ++rank) {
     const TrackerStatus status = run.reader(rank).tracker().status();
-    if (status.*which) out += fmt::format("  {} {}\n", label, run.describe(rank, *(status.*which)));
+    if (!status.divergence) continue;
+    const bool after_end = status.state == TrackerState::finished && !status.divergence->found;
+    out += fmt::format("  {} {}\n", after_end ? "read in another order after its end:" : "left the plan at",
+                       run.describe(rank, *status.divergence));
   }
   return out;
 }
@@ -54,7 +65,7 @@ std::string plan_text(const PlanRun& run, uint64_t ahead, const std::string& fol
                      count_text(run.index()), run.index().format(), status.in_order, status.out_of_order,
                      status.realignments, status.suspensions, format_size(run.memory_bytes()));
   if (!followed_instead.empty()) out += "  followed instead: " + followed_instead + "\n";
-  return out + ranks_text(run) + differences(run, &TrackerStatus::divergence, "left the plan at");
+  return out + ranks_text(run) + departures(run);
 }
 
 std::string making_text(const PlanMaking& making) {
@@ -330,8 +341,7 @@ Result<std::string> PlanManager::check(const std::string& given) const {
                        s.realignments == 1 ? "1 time:" : fmt::format("{} times:", s.realignments),
                        s.in_order_since, s.out_of_order_since);
   }
-  out += differences(*found, &TrackerStatus::first_difference, "first difference at");
-  return out + differences(*found, &TrackerStatus::divergence, "left the plan at");
+  return out + first_differences(*found) + departures(*found);
 }
 
 // Of the reader that comes to it soonest.

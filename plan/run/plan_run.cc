@@ -212,12 +212,13 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
   // In the order of the rank its streams take turns.
   const uint64_t reorder_window = tracker.reorder_window() * sequence_.readers_of_rank();
   Diagnosis found = diagnose(tracker.evidence(), spec, at, node, reorder_window, make, stop);
-  // The seed is for those who register plans. A reader without a plan is watched anew, and one that comes
-  // when the plan is over has none.
+  // The seed, and what else it may be, are for those who register plans. A reader without a plan is watched
+  // anew, and one that comes when the plan is over has none.
   if (!found.known && !over && name() != kFoundPlan) {
     const Diagnosis seed = diagnose_seed(tracker.around_suspension(), spec, index_->size(), at, node, stop);
     if (seed.known) found = seed;
   }
+  if (!found.known && over) found.hint = Diagnosis().hint;
   if (found.epoch && sequence_.has_epoch(*found.epoch)) {
     const auto planned = plan_epoch(*found.epoch, static_cast<uint32_t>(rank));
     if (planned) tracker.add_epoch(planned->positions, std::nullopt);

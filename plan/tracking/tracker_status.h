@@ -23,7 +23,7 @@ struct Divergence {
   uint64_t left_out = 0;              ///< samples passed over, where there is no `seen`
   uint64_t out_of_order = 0;          ///< observations out of order until it was clear
   uint64_t in_order = 0;              ///< observations in order among them
-  std::optional<PlanPosition> found;  ///< where the reader was found; nullopt: suspended
+  std::optional<PlanPosition> found;  ///< where the reader was found; nullopt: it was not
   std::string hint;                   ///< for people
 };
 

@@ -45,6 +45,19 @@ TEST_CASE(
   CHECK(node.staged.log.text().find("is suspended") == std::string::npos);
 }
 
+TEST_CASE("whoever comes after a plan's end is not told of as one that has left it, and not advised") {
+  ReadersFixture node;
+  read_to_the_end(node);
+  node.read(201, "sampler=numpy.default_rng seed=987654321987", 0, 100);
+  while (node.plans->step_planner()) {
+  }
+  const std::string shown = *node.plans->text("default");
+  CHECK(shown.find("left the plan") == std::string::npos);
+  CHECK(shown.find("read in another order after its end: epoch 0 position 400: saw ") != std::string::npos);
+  CHECK(shown.find(": matches no known order\n") != std::string::npos);
+  CHECK(node.plans->check("default")->find("left the plan") == std::string::npos);
+}
+
 TEST_CASE("a finished plan that is registered again begins anew, and wins over what was followed instead") {
   ReadersFixture node;
   read_to_the_end(node);
