@@ -262,6 +262,7 @@ struct PlanManager::Unexplained {
   std::vector<uint32_t> samples;
   Access kind;
   bool left;  // it was registered, and its readers went another way
+  bool over;  // it was registered, and has finished
 };
 
 // An access, and what the plans make of it.
@@ -277,13 +278,14 @@ struct PlanManager::Seen {
   Use use{};
   std::vector<Unexplained> unexplained{};
   bool explained = false;
-  bool registered = false;     // a plan that was registered and is not left has the file
+  bool registered = false;     // a plan that was registered, and is neither left nor over, has the file
   bool by_registered = false;  // one that was registered explains it
 };
 
 // Plans may have a folder in common, as those of the training and the validation half of it: an access that
 // is in order for one of them says nothing against the others. One that is left is told all the same of what
-// the found plan explains: its readers may come back.
+// the found plan explains: its readers may come back. What comes after the end of one is recorded from the
+// beginning, since who begins there is found by that; it is followed only once that plan is left.
 Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
                          const SentinelOf& sentinel) {
   if (!any()) {
@@ -318,8 +320,9 @@ void PlanManager::offer(Seen& seen, const std::string& name, const std::shared_p
   if (observed.verdict == Tracker::Verdict::out_of_order) {
     if (found && found_.is_over(*run, run->reader(observed.rank), true)) return;
     const bool left = !found && run->is_left();
-    seen.registered = seen.registered || (!found && !left);
-    seen.unexplained.push_back({run, std::move(samples), kind, left});
+    const bool over = !found && !left && run->has_finished_by(observed.rank);
+    seen.registered = seen.registered || !(found || left || over);
+    seen.unexplained.push_back({run, std::move(samples), kind, left, over});
     return;
   }
   // A part of any other order lies in that of a plan that is left.
@@ -335,10 +338,13 @@ void PlanManager::offer(Seen& seen, const std::string& name, const std::shared_p
 }
 
 void PlanManager::tell_unexplained(const Seen& seen) {
-  for (const auto& [run, samples, kind, left] : seen.unexplained) {
+  for (const auto& [run, samples, kind, left, over] : seen.unexplained) {
     if (seen.explained && !left) continue;
     if (left && !seen.explained && !seen.registered) run->set_watched(true);
     const RankTrackers::Observed observed = run->observe(seen.thread, samples, kind, seen.now);
+    // What was recorded since its end is to be forgotten when its readers are back.
+    const bool is_back = observed.verdict == Tracker::Verdict::in_order;
+    if (over && (is_back || run->is_left())) run->set_watched(true);
     if (observed.verdict == Tracker::Verdict::out_of_order && !seen.explained)
       deps_.metrics.plan_observations_out_of_order.add();
     follow_up(run, seen.access, observed);

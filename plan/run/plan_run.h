@@ -79,8 +79,13 @@ class PlanRun {
   /// The same where one of the ranks was seen last: it takes the lock of its tracker alone while that is
   /// followed.
   bool is_left_by(size_t rank) const { return !reader(rank).tracker().is_followed() && is_left(); }
-  /// Whether what is opened of its files was looked at as where there is no plan, since it is left. The
-  /// setter returns what it was; so does the next.
+  /// Whether it has finished; one of the ranks was seen last. Never of records, as is_left().
+  bool has_finished_by(size_t rank) const {
+    return reader(rank).tracker().state() == TrackerState::finished && !of_records() &&
+           status().state == TrackerState::finished;
+  }
+  /// Whether what is opened of its files was looked at as where there is no plan, since it is left, or was
+  /// over before its readers came back. The setter returns what it was; so does the next.
   bool is_watched() const { return watched_; }
   bool set_watched(bool watched) { return watched_.exchange(watched); }
   /// Whether the plan that was found is followed instead: nothing is staged for this one.
