@@ -205,6 +205,7 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
       }
     }
   }
+  if (again && !fresh && kind == Access::open && reads_anew(samples)) return std::nullopt;
   if (piece_of == nullptr || !again) return fresh ? fresh : again;
   // The next epoch may begin with a sample that this one ended with.
   const bool begins_next = fresh && fresh->position == next && next >= end_ && !piece_of->opened;
@@ -343,6 +344,12 @@ bool Tracker::opened_again(const Match& found) const {
   });
   if (!lately) return false;
   return !is_epoch_over() || found.position >= progress_.next() + progress_.planned_slack();
+}
+
+// Whether one who opens a sample that was opened before begins anew: the plan has ended with no worker
+// behind, and what is opened more than once is so soon.
+bool Tracker::reads_anew(std::span<const uint32_t> samples) const {
+  return state_ == TrackerState::finished && seen_lately(samples) == nullptr && is_epoch_over();
 }
 
 // Whether all of it was opened.

@@ -82,8 +82,9 @@ class Tracker {
 
   /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
   /// empty. Several accesses to a sample in a row count once; an Access::read_on that the order does not
-  /// account for is a repetition, and so is one that waits for the next epoch (add_epoch()). Costs a
-  /// microsecond, or a search (relocator.h) for one observation out of order in four.
+  /// account for is a repetition, and so is one that waits for the next epoch (add_epoch()). When the plan
+  /// has ended and none of its last samples is left, an open of a sample that was not seen lately is out of
+  /// order. Costs a microsecond, or a search (relocator.h) for one observation out of order in four.
   Observation observe(std::span<const uint32_t> samples, Access kind, TimePoint now);
   /// The same, but for an access out of order, which has no effect: another plan may account for it.
   Observation offer(std::span<const uint32_t> samples, Access kind, TimePoint now);
@@ -169,6 +170,7 @@ class Tracker {
   bool lies_behind_last(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
   bool opened_again(const Match& found) const REQUIRES(mutex_);
+  bool reads_anew(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   bool is_epoch_over() const REQUIRES(mutex_);
   bool too_early(const Match& found, Access kind) REQUIRES(mutex_);
   bool seen_in_epoch(uint32_t sample) const REQUIRES(mutex_);

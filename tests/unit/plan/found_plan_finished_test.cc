@@ -10,8 +10,8 @@ constexpr const char* kItsOrder = "seed=1";
 constexpr const char* kAnotherOrder = "sampler=torch.distributed seed=42";
 
 /// The registered plan `default` has finished.
-void read_to_the_end(ReadersFixture& node) {
-  REQUIRE(node.plans->submit(kOfOneEpoch));
+void read_to_the_end(ReadersFixture& node, const std::string& loader = "") {
+  REQUIRE(node.plans->submit(kOfOneEpoch + loader));
   node.read(101, kItsOrder, 0, ReadersFixture::kFiles);
   REQUIRE(node.brief("default").state == TrackerState::finished);
 }
@@ -30,8 +30,9 @@ bool watches_nothing(const ReadersFixture& node) {
 
 TEST_CASE(
     "who reads the files of a finished plan in another order is followed, and the plan stays finished") {
+  const std::string loader = GENERATE("", " batch=64 workers=8");  // who may open all in any order
   ReadersFixture node;
-  read_to_the_end(node);
+  read_to_the_end(node, loader);
   follow_another(node);
   node.read(201, kAnotherOrder, 150, 250);
   CHECK(node.brief("auto").state == TrackerState::following);

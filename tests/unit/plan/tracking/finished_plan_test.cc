@@ -9,24 +9,36 @@ using namespace clairfs;
 
 namespace {
 
-/// A plan of two epochs that was read to its end. Every open is seen.
-struct FinishedPlan {
-  static constexpr uint32_t kLength = 2000;
-
-  FinishedPlan() {
-    for (const uint32_t epoch : {0U, 1U}) open("seed=42", 0, kLength, epoch);
-    REQUIRE(mount.tracker.state() == TrackerState::finished);
-    REQUIRE(!mount.tracker.is_left());
-  }
+/// A plan of two epochs, of which nothing was read yet. Every open is seen.
+struct PlanOfTwo {
+  explicit PlanOfTwo(uint32_t samples, const std::string& loader = "")
+      : length(samples), plan(plan_over(samples, "seed=42 epochs=2" + loader)) {}
   void open(const std::string& order, uint32_t from, uint32_t end, uint32_t epoch = 0) {
-    AccessSequence read = plan_over(kLength, order);
+    AccessSequence read = plan_over(length, order);
     const Samples samples = order_of(read, epoch);
     for (uint32_t position = from; position < end; ++position) mount.open(samples[position]);
   }
 
-  AccessSequence plan = plan_over(kLength, "seed=42 epochs=2");
-  MountModel mount{plan, kLength, {true, 64, 600}, plan.last_epoch()};
+  const uint32_t length;
+  AccessSequence plan;
+  MountModel mount{plan, length, {true, 64, 600}, plan.last_epoch()};
 };
+
+/// One that was read to its end.
+struct FinishedPlan : PlanOfTwo {
+  static constexpr uint32_t kLength = 2000;
+
+  explicit FinishedPlan(uint32_t samples = kLength, const std::string& loader = "")
+      : PlanOfTwo(samples, loader) {
+    for (const uint32_t epoch : {0U, 1U}) open("seed=42", 0, length, epoch);
+    REQUIRE(mount.tracker.state() == TrackerState::finished);
+    REQUIRE(!mount.tracker.is_left());
+  }
+};
+
+// Of so few samples the workers may open any at any time.
+constexpr uint32_t kFew = 250;
+constexpr const char* kWorkers = " batch=16 workers=4";
 
 }  // namespace
 
@@ -90,4 +102,29 @@ TEST_CASE("a job that goes on in the middle of an epoch after the plan's end doe
   CHECK(status.high_water == PlanPosition{Epoch(0), 1100});
   REQUIRE(status.divergence);
   CHECK(status.divergence->hint == "epoch 0 was read again after the plan's end");
+}
+
+TEST_CASE("a finished plan whose workers may open all of its samples out of order is left, too") {
+  FinishedPlan finished(kFew, kWorkers);
+  const Tracker& tracker = finished.mount.tracker;
+  finished.open("seed=42", kFew - 16, kFew, 1);  // its last batch once more
+  CHECK(tracker.status().out_of_order == 0);
+  finished.open("seed=1000", 0, 60);
+  CHECK(tracker.is_left());
+  CHECK(tracker.state() == TrackerState::finished);
+}
+
+TEST_CASE("what is opened again after the plan's last sample tells nothing while a worker is behind") {
+  PlanOfTwo read(kFew, kWorkers);
+  const Tracker& tracker = read.mount.tracker;
+  read.open("seed=42", 0, kFew);
+  read.open("seed=42", 0, 200, 1);
+  read.open("seed=42", 216, kFew, 1);
+  REQUIRE(tracker.state() == TrackerState::finished);
+  read.open("seed=42", 0, 100, 1);
+  CHECK(tracker.status().out_of_order == 0);
+  read.open("seed=42", 200, 216, 1);
+  CHECK(tracker.status().in_order == 2 * kFew);
+  read.open("seed=1000", 0, 60);
+  CHECK(tracker.is_left());
 }
