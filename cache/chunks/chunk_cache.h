@@ -92,7 +92,7 @@ class ChunkCache {
   /// As acquire(), for callers that need only bytes [offset, offset + length) of a file and no others of that
   /// chunk soon. If the chunk is neither here nor on its way and no tier would keep it, the range alone is
   /// read and forgotten, unless it is nearly all of the chunk. AcquiredChunk::start says where in the chunk
-  /// `data` begins. If the RAM tier is to keep the chunk, the range may come before the rest of it, and
+  /// `data` begins. If a tier is to keep the chunk, the range may come before the rest of it, and
   /// `done` is called as soon as the range is there: no other bytes may be looked at then. No other caller
   /// joins a range that is read alone. REQUIRES: length > 0 and the range lies within one chunk of the file.
   void acquire_range(FileId file, uint64_t offset, uint64_t length, Priority priority,

@@ -24,6 +24,15 @@ ChunkPiece wanted_by(const std::vector<FetchWaiter>& waiters, uint64_t length) {
   return wanted;
 }
 
+// What comes first of a chunk of `length` bytes, if it comes in parts.
+std::optional<ChunkPiece> first_part(const Fetch& fetch, uint64_t length) {
+  if (fetch.demand.now().kind != Priority::Kind::prefetch) return std::nullopt;
+  const ChunkPiece wanted = wanted_by(fetch.waiters, length);
+  const uint64_t bytes = wanted.end - wanted.begin;
+  if (kLeastPart * bytes < length || kLeastPart * (length - bytes) <= length) return std::nullopt;
+  return wanted;
+}
+
 }  // namespace
 
 ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, const ChunkPiece& piece, bool may_wait,
@@ -83,19 +92,21 @@ bool ChunkTable::has(const Fetch& fetch, const ChunkPiece& piece) {
 
 std::vector<FetchPartPtr> ChunkTable::split(Fetch& fetch, uint64_t length) {
   MutexLock lock(shard(fetch.chunk).mutex);
-  const Priority priority = fetch.demand.now();
-  if (priority.kind != Priority::Kind::prefetch) return {};
-  const ChunkPiece wanted = wanted_by(fetch.waiters, length);
-  const uint64_t bytes = wanted.end - wanted.begin;
-  if (kLeastPart * bytes < length || kLeastPart * (length - bytes) <= length) return {};
-  fetch.parts.push_back(std::make_shared<FetchPart>(wanted, priority));
+  const std::optional<ChunkPiece> wanted = first_part(fetch, length);
+  if (!wanted) return {};
+  fetch.parts.push_back(std::make_shared<FetchPart>(*wanted, fetch.demand.now()));
   const Priority later{Priority::Kind::background, UINT64_MAX};
-  for (const ChunkPiece& rest : {ChunkPiece{0, wanted.begin}, ChunkPiece{wanted.end, length}}) {
+  for (const ChunkPiece& rest : {ChunkPiece{0, wanted->begin}, ChunkPiece{wanted->end, length}}) {
     if (rest.begin < rest.end) fetch.parts.push_back(std::make_shared<FetchPart>(rest, later));
   }
   fetch.parts_under_way = fetch.parts.size();
   fetch.parts_data = fetch.data;
   return fetch.parts;
+}
+
+bool ChunkTable::splits(const Fetch& fetch, uint64_t length) const {
+  MutexLock lock(shard(fetch.chunk).mutex);
+  return first_part(fetch, length).has_value();
 }
 
 ChunkTable::PartEnded ChunkTable::part_ended(Fetch& fetch, FetchPart& part, bool here) {

@@ -42,6 +42,8 @@ class ChunkTable {
   /// the rest, which may wait. Nothing: it is to come whole, since a reader waits for it, or nobody needs it
   /// soon, or they want nearly all or so little that the rest might as well come with it.
   std::vector<FetchPartPtr> split(Fetch& fetch, uint64_t length);
+  /// Whether split() would do so now. The fetch needs no memory yet.
+  bool splits(const Fetch& fetch, uint64_t length) const;
 
   struct PartEnded {
     std::vector<FetchWaiter> waiters;  ///< who are answered now

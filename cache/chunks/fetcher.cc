@@ -64,6 +64,7 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   fetch->store = hangs ? std::nullopt : settled.store;
   const bool may_wait = fetch->may_wait;
   place(*fetch, settled.store.has_value(), settled.use);
+  place_for_parts(*fetch);
   std::optional<Block> block;
   // What comes from NVMe comes in pages.
   if (fetch->keep == Tier::ram && !fetch->store) block = deps_.tiers.allocate_ram(fetch->chunk);
@@ -111,6 +112,14 @@ void Fetcher::begin_again(const FetchPtr& fetch) {
 void Fetcher::place(Fetch& fetch, bool on_nvme, const Use& use) {
   fetch.keep = deps_.tiers.place(fetch.chunk, on_nvme, use);
   fetch.promised = fetch.keep;
+}
+
+// What is to go to NVMe, which takes whole chunks, may come in parts if RAM can take it instead.
+void Fetcher::place_for_parts(Fetch& fetch) const {
+  if (fetch.keep != Tier::nvme || fetch.may_wait) return;
+  const ChunkRange range = deps_.catalog.range(fetch.chunk);
+  if (!may_split(range.file) || !deps_.table.splits(fetch, range.length)) return;
+  if (deps_.tiers.swap_place(fetch.chunk)) fetch.keep = fetch.promised = Tier::ram;
 }
 
 // The room that was promised to the fetch is not needed any more.

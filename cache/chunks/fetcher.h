@@ -20,8 +20,10 @@
 // A chunk that goes from the PFS to the RAM tier may come in parts. The fetch then makes a request of its own
 // for the bytes that readers will need soon. The source reads the rest when it has nothing else to do, or
 // when a reader needs it. Else the first epoch of shuffled records would read its neighbours' parts ahead of
-// their turn. These chunks come whole: those in transit memory, which must not stay there for long; the only
-// one of a file, since the source opens the file for each part; and any while many others come in parts.
+// their turn. One that is to go to NVMe, which takes whole chunks, goes to RAM for this, in the place of one
+// that NVMe has a copy of. These chunks come whole: those in transit memory, which must not stay there for
+// long; the only one of a file, since the source opens the file for each part; and any while many others come
+// in parts.
 //
 // Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has its
 // own queues. A request of another node never joins a fetch that waits for a node, so nodes never wait for
@@ -98,6 +100,7 @@ class Fetcher {
   bool fetch_in_parts(const FetchPtr& fetch);
   void finish_part(const FetchPtr& fetch, FetchPart& part, const Result<Origin>& outcome);
   void place(Fetch& fetch, bool on_nvme, const Use& use);
+  void place_for_parts(Fetch& fetch) const;
   void take_back(Fetch& fetch);
   ChunkRef move_to_ram(Fetch& fetch, ChunkRef data);
   void finish(const FetchPtr& fetch, const Result<Origin>& outcome);

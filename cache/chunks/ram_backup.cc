@@ -87,6 +87,12 @@ void RamBackup::added(ChunkId chunk, bool owed) {
   if (!std::exchange(news_, true)) wake_.notify_all();
 }
 
+// Wakes nobody: as long as there are copies to make the thread is at it, or in a pause that ends by itself.
+void RamBackup::owe() {
+  MutexLock lock(mutex_);
+  ++owed_;
+}
+
 void RamBackup::adopt(ChunkId chunk, size_t store) {
   MutexLock lock(mutex_);
   if (!states_.empty()) list_copy(chunk, store);

@@ -12,7 +12,7 @@
 //
 // One thread ("ram-backup") makes one copy after the other from its own buffer: no reader, fetch or other
 // write waits for it or for memory that it has. While the stores are used otherwise, copying takes a small
-// share of the time (BackupPace), but for chunks that went to RAM because NVMe had no time for them (Tiers).
+// share of the time (BackupPace), but for chunks that went to RAM instead of NVMe (Tiers).
 // The thread sleeps when nothing waits, or when NVMe is full.
 //
 // Locks: mutex_, a leaf; not held while the keeper or a store is called.
@@ -81,6 +81,8 @@ class RamBackup {
   /// The RAM tier has the chunk, and NVMe has not. `owed`: NVMe was to have it, and would be written now; so
   /// a copy, of this or of one that waits longer, is made without a pause.
   void added(ChunkId chunk, bool owed = false);
+  /// As added() of a chunk whose copy is owed, of one that is still on its way to RAM.
+  void owe();
   /// The RAM tier has the chunk that a store already had.
   void adopt(ChunkId chunk, size_t store);
   /// The store that has a copy of the chunk; it does not count as one any more.

@@ -11,8 +11,8 @@
 namespace clairfs {
 namespace {
 
-// What RAM may give up for what NVMe has no time for while not one write ends: if the disk hangs, the rest of
-// the RAM tier can still be read.
+// What RAM may give up for chunks that were to go to NVMe while not one write ends: if the disk hangs, the
+// rest of the RAM tier can still be read.
 constexpr uint64_t kSwapDivisor = 4;
 
 }  // namespace
@@ -319,6 +319,14 @@ bool Tiers::swap_into_ram(ChunkId chunk, const ChunkRef& data) {
   deps_.metrics.ram_chunks.add(1);
   deps_.policy.kept(chunk, Tier::ram);
   backup_.added(chunk, true);
+  return true;
+}
+
+// It will be on NVMe as late as its copy is made: so that is owed.
+bool Tiers::swap_place(ChunkId chunk) {
+  if (!may_swap() || !make_room_by_copies(chunk)) return false;
+  take_back(chunk, Tier::nvme);
+  backup_.owe();
   return true;
 }
 

@@ -5,6 +5,8 @@
 //   - goes to RAM in the place of chunks that NVMe has copies of (ram_backup.h), and is copied in its turn,
 //   - else waits in transit memory, which it does not pin, and is written when the disk has caught up,
 //   - else is not kept this time.
+// NVMe takes whole chunks, and transit memory is too small to have some wait there for their rests. So one
+// that may come in parts goes to RAM in that way from the beginning, if it can.
 //
 // Room that a chunk is to have counts as used from place() on (promised), until the chunk has it or will not
 // have it. So no two chunks are sent to the same room. The room of a copy is free, and may be promised: then
@@ -67,6 +69,9 @@ class Tiers final : private RamBackup::Keeper {
   /// Where a chunk that is about to be fetched for a use, from NVMe or not, is to stay; what has to make room
   /// is dropped. Its room there is promised to it until take_back().
   Tier place(ChunkId chunk, bool from_nvme, const Use& use);
+  /// Has a chunk to which room on NVMe is promised go to RAM, in the place of chunks that NVMe has copies of:
+  /// those stay there. Room in RAM is promised to it then, instead. False: it goes to NVMe.
+  bool swap_place(ChunkId chunk);
   /// Memory of the RAM tier for a chunk to which room there is promised, and with it the promise ends.
   /// Nothing: readers still pin what was dropped, and the promise stands.
   std::optional<Block> allocate_ram(ChunkId chunk);

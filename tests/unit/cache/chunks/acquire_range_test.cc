@@ -46,6 +46,22 @@ struct RangeFixture {
     cache = std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, ram));
   }
 
+  /// The first chunks are in RAM, which has no more room, and have copies on NVMe.
+  void fill_ram(uint32_t chunks) {
+    for (uint32_t i = 0; i < chunks; ++i) acquire(uint64_t{i} * kRangeChunk, kRangeChunk);
+    source.complete_all();
+    copy_all();
+  }
+  void copy_all() {
+    while (cache->ram_backup().copy_next() == RamBackup::Outcome::copied) store->settle();
+  }
+  /// What has been asked for comes, and is written.
+  void complete_all() {
+    source.complete_all();
+    store->settle();
+  }
+  Tier tier(uint32_t i) const { return cache->tier_of(chunk(i)); }
+
   ChunkId chunk(uint32_t i) const { return ChunkId(catalog->chunks(file).first.value + i); }
 
   /// Acquires the range, checks each of its bytes, and counts the answer.
@@ -315,6 +331,97 @@ TEST_CASE(
   job.acquire(0, 4 * kRangeRecord);
   CHECK(job.source.peer_fetches == 1);
   CHECK(job.source.fetches == 1);
+}
+
+TEST_CASE("a chunk for NVMe comes in parts to RAM, in the place of one that NVMe has a copy of") {
+  FakeStore store(4 * kRangeChunk);
+  RangeFixture f(2, kRangeChunk, false, &store);
+  f.fill_ram(1);
+  REQUIRE(f.metrics.nvme_copies.value() == 1);
+  f.acquire(kRangeChunk, 4 * kRangeRecord);
+  CHECK(f.source.fetches == 3);
+  CHECK(f.tier(0) == Tier::nvme);
+  f.source.complete_one();
+  CHECK(f.answered == 2);
+  CHECK(f.tier(1) == Tier::none);
+  f.complete_all();
+  CHECK(f.tier(1) == Tier::ram);
+  CHECK(f.metrics.ram_bytes.value() == kRangeChunk);
+  CHECK(f.cache->space().nvme == 3 * kRangeChunk);
+  f.copy_all();
+  CHECK(store.chunks() == 2);
+  f.acquire(0, kRangeChunk);
+  CHECK(f.origin == Origin::nvme);
+  CHECK(f.source.bytes == 2 * kRangeChunk);
+}
+
+TEST_CASE("a chunk for NVMe comes whole for a reader, from another node, and where NVMe has no copies") {
+  struct Case {
+    bool copied;
+    bool peers;
+    Priority priority;
+  };
+  for (const Case& now : {Case{false, false, kRangePrefetch}, Case{true, true, kRangePrefetch},
+                          Case{true, false, Priority{}}}) {
+    FakeStore store(4 * kRangeChunk);
+    RangeFixture f(2, kRangeChunk, false, &store);
+    f.acquire(0, kRangeChunk);
+    f.complete_all();
+    if (now.copied) f.copy_all();
+    f.source.has_peers = now.peers;
+    f.acquire(kRangeChunk, 4 * kRangeRecord, now.priority);
+    CHECK(f.source.fetches == 2);
+    f.complete_all();
+    CHECK(f.answered == 2);
+    CHECK(f.tier(0) == Tier::ram);
+    CHECK(f.tier(1) == Tier::nvme);
+  }
+}
+
+TEST_CASE("no more than a quarter of RAM makes place for parts before NVMe has written something") {
+  FakeStore store(8 * kRangeChunk);
+  RangeFixture f(7, 4 * kRangeChunk, false, &store);
+  f.fill_ram(4);
+  const auto fetches_for = [&f](uint64_t chunk) {
+    const uint64_t before = f.source.fetches;
+    f.acquire(chunk * kRangeChunk, 4 * kRangeRecord);
+    return f.source.fetches - before;
+  };
+  CHECK(fetches_for(4) == 2);
+  CHECK(fetches_for(5) == 1);
+  f.complete_all();
+  CHECK(f.tier(5) == Tier::nvme);
+  CHECK(fetches_for(6) == 2);
+  f.complete_all();
+  for (uint32_t i = 0; i < 7; ++i) CHECK(f.tier(i) == (i < 2 || i == 5 ? Tier::nvme : Tier::ram));
+}
+
+TEST_CASE("where a part for RAM instead of NVMe fails, the room is free again in both") {
+  FakeStore store(4 * kRangeChunk);
+  RangeFixture f(2, kRangeChunk, false, &store);
+  f.fill_ram(1);
+  f.acquire(kRangeChunk, 4 * kRangeRecord);
+  f.source.complete_one(EIO);
+  CHECK(f.error == EIO);
+  f.complete_all();
+  CHECK(f.tier(0) == Tier::nvme);
+  CHECK(f.cache->space().ram == kRangeChunk);
+  CHECK(f.cache->space().nvme == 3 * kRangeChunk);
+}
+
+TEST_CASE("a chunk for NVMe comes whole while its place in RAM is still read, and goes there then") {
+  FakeStore store(4 * kRangeChunk);
+  RangeFixture f(2, kRangeChunk, false, &store);
+  f.fill_ram(1);
+  ChunkRef pin = f.cache->resident(f.chunk(0));
+  f.acquire(kRangeChunk, 4 * kRangeRecord);
+  CHECK(f.source.fetches == 2);
+  pin = ChunkRef();
+  f.complete_all();
+  CHECK(f.answered == 2);
+  CHECK(f.tier(0) == Tier::nvme);
+  CHECK(f.tier(1) == Tier::ram);
+  CHECK(f.metrics.ram_bytes.value() == kRangeChunk);
 }
 
 TEST_CASE("so many chunks come in parts at a time, and others whole") {
