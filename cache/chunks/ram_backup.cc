@@ -254,6 +254,7 @@ void RamBackup::written(ChunkId chunk, size_t store, bool success) {
     state.writing = state.left = false;
     if (success && !left) list_copy(chunk, store);
   }
+  if (success) keeper_.copy_written();
   if (success && left) keeper_.left_on_nvme(chunk, store);
   MutexLock lock(mutex_);
   in_flight_ = false;

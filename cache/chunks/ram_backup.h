@@ -64,6 +64,8 @@ class RamBackup {
     /// that is promised already: that store.
     virtual std::optional<size_t> promise_copy(uint64_t bytes) = 0;
     virtual void take_back_copy(uint64_t bytes) = 0;
+    /// A store has written a copy.
+    virtual void copy_written() = 0;
 
    protected:
     ~Keeper() = default;

@@ -132,6 +132,7 @@ class Tiers final : private RamBackup::Keeper {
   void left_on_nvme(ChunkId chunk, size_t store) override;
   std::optional<size_t> promise_copy(uint64_t bytes) override;
   void take_back_copy(uint64_t bytes) override { promised_nvme_.fetch_sub(bytes); }
+  void copy_written() override { swapped_.store(0); }
 
   const Deps deps_;
   const std::unique_ptr<RamArena> ram_;

@@ -396,6 +396,20 @@ TEST_CASE("no more than a quarter of RAM makes place for parts before NVMe has w
   for (uint32_t i = 0; i < 7; ++i) CHECK(f.tier(i) == (i < 2 || i == 5 ? Tier::nvme : Tier::ram));
 }
 
+TEST_CASE("as long as NVMe writes copies RAM makes place for parts") {
+  FakeStore store(8 * kRangeChunk);
+  RangeFixture f(8, 4 * kRangeChunk, false, &store);
+  f.fill_ram(4);
+  for (uint32_t i = 4; i < 8; ++i) {
+    f.acquire(uint64_t{i} * kRangeChunk, 4 * kRangeRecord);
+    CHECK(f.source.pending() == 2);
+    f.complete_all();
+    f.copy_all();
+  }
+  for (uint32_t i = 0; i < 8; ++i) CHECK(f.tier(i) == (i < 4 ? Tier::nvme : Tier::ram));
+  CHECK(store.chunks() == 8);
+}
+
 TEST_CASE("where a part for RAM instead of NVMe fails, the room is free again in both") {
   FakeStore store(4 * kRangeChunk);
   RangeFixture f(2, kRangeChunk, false, &store);
