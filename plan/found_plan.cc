@@ -78,7 +78,7 @@ bool FoundPlan::follow(const FoundOrder& found) {
     // Another node may have told of it meanwhile.
     if (before && same_order(before->given(), spec)) return true;
     found_here_ = found;
-    begun = make(spec, deps_.place.node, job_found_.place_of(found));
+    begun = make(spec, deps_.place.self, job_found_.place_of(found));
   }
   if (!begun) return false;
   const std::optional<Status> made = begun->wait(deps_.index_patience);
@@ -111,7 +111,7 @@ Status FoundPlan::write_long_list(PlanSpec& found) {
   return save_own_file(found.list, std::as_bytes(std::span(lines)));
 }
 
-std::shared_ptr<PlanMaking> FoundPlan::make(const PlanSpec& spec, NodeId origin, NodePlace place) {
+std::shared_ptr<PlanMaking> FoundPlan::make(const PlanSpec& spec, NodeId origin, JobPlace place) {
   return plans_.begin(spec, origin, place,
                       [this](const PlanMaking& ended, const auto& made) { return finish(ended, made); });
 }
@@ -124,7 +124,7 @@ Status FoundPlan::finish(const PlanMaking& making, const Result<std::shared_ptr<
                         : is_planned(**made) ? Error{EEXIST, "a registered plan has these files"}
                                              : Status();
   // follow() takes it off the list. Nobody waits for any other, also not for what this node has said before.
-  const bool awaited = making.origin() == deps_.place.node && found_here_;
+  const bool awaited = making.origin() == deps_.place.self && found_here_;
   if (wanted) put_in_force(*made, making.origin());
   if (wanted || !awaited) plans_.retire(name_);
   return wanted;
@@ -133,9 +133,9 @@ Status FoundPlan::finish(const PlanMaking& making, const Result<std::shared_ptr<
 // A plan that this node has told of is also begun with again, when its readers have left the one that was
 // found since.
 void FoundPlan::put_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) {
-  const bool own = origin == deps_.place.node && found_here_;
+  const bool own = origin == deps_.place.self && found_here_;
   const bool told = own && run->of_job() && job_found_.found(run->given());
-  FoundOrder found{.plan = run->given(), .node = deps_.place.node.value, .told_by = origin};
+  FoundOrder found{.plan = run->given(), .node = deps_.place.self.value, .told_by = origin};
   if (own) found = *std::exchange(found_here_, std::nullopt);
   const Program reader = found.program;
   const std::vector<SeenOpen> seen = inference_.opens_of(reader);
@@ -204,7 +204,7 @@ void FoundPlan::begin_with_word() {
 // last word that is told is the same on all nodes, and so is the one that holds here.
 Status FoundPlan::take_over(const PlanChange& change) {
   MutexLock one_at_a_time(plans_.submit_mutex);
-  const bool own = change.origin == deps_.place.node;
+  const bool own = change.origin == deps_.place.self;
   if (change.withdrawn) {
     withdraw();
     return {};
@@ -235,7 +235,7 @@ void FoundPlan::withdraw() {
   const bool was_placed = found && is_placed(*found);
   job_found_.cancelled();
   const auto under_way = making();
-  if (under_way && under_way->origin() != deps_.place.node) plans_.retire(name_);
+  if (under_way && under_way->origin() != deps_.place.self) plans_.retire(name_);
   if (!was_placed) return;
   if (followed()) return plans_.place_chunks();
   drop();
@@ -243,7 +243,7 @@ void FoundPlan::withdraw() {
 }
 
 void FoundPlan::cancel_here() {
-  if (const auto under_way = making(); under_way && under_way->place().nodes > 1) plans_.retire(name_);
+  if (const auto under_way = making(); under_way && under_way->place().size > 1) plans_.retire(name_);
   const auto found = run();
   if (!found || !found->of_job()) return;
   drop();
@@ -258,7 +258,7 @@ Status FoundPlan::cancel() {
   if (!found && !under_way) return no_such_plan(name_);
   if (found) drop();
   inference_.refuse(found ? found->given() : under_way->given());
-  const bool of_job = found ? found->of_job() : under_way->place().nodes > 1;
+  const bool of_job = found ? found->of_job() : under_way->place().size > 1;
   if (!of_job) return {};
   job_found_.cancelled();
   plans_.announce(name_, "");

@@ -83,7 +83,7 @@ class FoundPlan {
   /// The plan, if it is in force and a reader is following it here; else null.
   std::shared_ptr<PlanRun> followed() const;
   /// Null if the table has stopped. `place`: of the plan's ranks.
-  std::shared_ptr<PlanMaking> make(const PlanSpec& spec, NodeId origin, NodePlace place)
+  std::shared_ptr<PlanMaking> make(const PlanSpec& spec, NodeId origin, JobPlace place)
       REQUIRES(plans_.submit_mutex);
   Status finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
   void put_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(plans_.submit_mutex);

@@ -31,7 +31,7 @@ struct PlanChange {
 /// Objects outlive the plans.
 struct PlanDeps {
   DatasetSource dataset;
-  NodePlace place;
+  JobPlace place;
   Staging& staging;
   const Clock& clock;
   Metrics& metrics;

@@ -142,14 +142,14 @@ Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spe
       return std::shared_ptr<PlanMaking>();
     }
     const NodeId origin = words_[spec.name].origin;
-    if (origin != deps_.place.node) {
+    if (origin != deps_.place.self) {
       return Error{EINVAL,
                    fmt::format("plan {} is in force with another text, registered on node {} ({}); give this "
                                "one another name, or cancel that one first",
                                spec.name, origin.value, describe_plan(existing->given()))};
     }
   }
-  const auto begun = begin(spec, deps_.place.node);
+  const auto begun = begin(spec, deps_.place.self);
   if (!begun) return Error{ESHUTDOWN, "plan: the mount is ending"};
   return begun;
 }
@@ -169,7 +169,7 @@ Status PlanManager::finish(const PlanMaking& making, const Result<std::shared_pt
   plans_.retire(name);
   found_.give_way(**made);
   words_[name].origin = making.origin();
-  if (making.origin() == deps_.place.node) announce(name, announced_text(**made));
+  if (making.origin() == deps_.place.self) announce(name, announced_text(**made));
   return {};
 }
 
@@ -226,7 +226,7 @@ Status PlanManager::cancel_registered(const std::string& name) {
 }
 
 void PlanManager::announce(const std::string& name, const std::string& text) {
-  if (const uint64_t stamp = plans_.announce(name, text)) words_[name] = {deps_.place.node, stamp};
+  if (const uint64_t stamp = plans_.announce(name, text)) words_[name] = {deps_.place.self, stamp};
 }
 
 Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none) {

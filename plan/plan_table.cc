@@ -59,7 +59,7 @@ bool PlanTable::await_makings(Duration patience) {
   return any;
 }
 
-std::shared_ptr<PlanMaking> PlanTable::begin(const PlanSpec& spec, NodeId origin, NodePlace place,
+std::shared_ptr<PlanMaking> PlanTable::begin(const PlanSpec& spec, NodeId origin, JobPlace place,
                                              PlanMaking::Finish finish) {
   retire(spec.name);
   auto making = std::make_shared<PlanMaking>(spec, deps_.dataset, place, origin, std::move(finish));
@@ -153,7 +153,7 @@ void PlanTable::place_chunks() {
 }
 
 uint64_t PlanTable::announce(const std::string& name, const std::string& text, bool withdrawn) {
-  return deps_.announce ? deps_.announce({name, text, deps_.place.node, withdrawn}) : 0;
+  return deps_.announce ? deps_.announce({name, text, deps_.place.self, withdrawn}) : 0;
 }
 
 }  // namespace clairfs

@@ -57,7 +57,7 @@ class PlanTable {
 
   /// Begins to make a plan, and gives up any making under its name. `place`: of the plan's ranks.
   /// `finish` locks submit_mutex itself. Null if the table has stopped.
-  std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin, NodePlace place,
+  std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin, JobPlace place,
                                     PlanMaking::Finish finish) REQUIRES(submit_mutex);
   /// For `finish`. Errors: ECANCELED if it was given up.
   Status check_listed(const PlanMaking& making) const REQUIRES(submit_mutex);

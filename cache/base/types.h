@@ -28,6 +28,12 @@ using NodeId = Id<struct NodeTag>;
 /// A pass over the training set, counted from 0.
 using Epoch = Id<struct EpochTag>;
 
+/// Which node of its job a process is, as a launcher or --rank and --nodes say. Without a job: node 0 of 1.
+struct JobPlace {
+  NodeId self;
+  uint32_t size = 1;
+};
+
 /// Where bytes came from, the slowest last.
 enum class Origin : uint8_t { ram, nvme, peer, pfs };
 inline constexpr size_t kOrigins = 4;  ///< how many there are

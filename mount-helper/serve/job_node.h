@@ -10,11 +10,11 @@
 
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
+#include "cache/base/types.h"
 #include "cache/catalog/file.h"
 #include "cache/tasks/step_thread.h"
 #include "mount-helper/serve/mount_point.h"
 #include "net/job.h"
-#include "net/transport/place.h"
 #include "net/transport/transport.h"
 #include "plan/plan_manager.h"
 #include "plan/retention/home_prefill.h"

@@ -7,8 +7,8 @@
 
 #include "cache/base/fd.h"
 #include "cache/base/result.h"
+#include "cache/base/types.h"
 #include "mount-helper/options/mount_options.h"
-#include "net/transport/place.h"
 
 namespace clairfs {
 

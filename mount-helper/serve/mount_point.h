@@ -11,6 +11,7 @@
 #include "cache/base/log.h"
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
+#include "cache/base/types.h"
 #include "fs/fuse_session.h"
 #include "fs/session/pending_reads.h"
 #include "mount-helper/options/mount_options.h"
@@ -18,7 +19,6 @@
 #include "mount-helper/serve/guard.h"
 #include "mount-helper/serve/signals.h"
 #include "mount-helper/serve/watchdog.h"
-#include "net/transport/place.h"
 
 namespace clairfs {
 

@@ -49,9 +49,8 @@ PlanManager::Deps plan_deps(MountBase& base, Loaded& loaded, Planning& planning)
     return read_pieces(loaded.cache(), loaded.dataset().catalog, loaded.dataset().pfs, pieces);
   };
   dataset.indexes = &planning.indexes;
-  PlanManager::Deps deps{std::move(dataset), {base.place.self, base.place.size},
-                         planning.staging,   base.clock,
-                         base.metrics,       base.log};
+  PlanManager::Deps deps{std::move(dataset), base.place,   planning.staging,
+                         base.clock,         base.metrics, base.log};
   deps.infer = base.options.infer == "off"    ? InferMode::off
                : base.options.infer == "full" ? InferMode::full
                                               : InferMode::cheap;

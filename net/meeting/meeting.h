@@ -17,10 +17,10 @@
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
 #include "cache/base/thread.h"
+#include "cache/base/types.h"
 #include "net/meeting/host.h"
 #include "net/meeting/host_port.h"
 #include "net/meeting/line_socket.h"
-#include "net/transport/place.h"
 
 namespace clairfs {
 

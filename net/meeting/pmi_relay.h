@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/transport/place.h"
+#include "cache/base/types.h"
 
 namespace clairfs {
 

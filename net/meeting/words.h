@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "cache/base/types.h"
-#include "net/transport/place.h"
 
 namespace clairfs {
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "cache/base/result.h"
-#include "net/transport/place.h"
+#include "cache/base/types.h"
 
 namespace clairfs {
 

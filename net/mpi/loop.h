@@ -7,11 +7,11 @@
 
 #include "cache/base/clock.h"
 #include "cache/base/result.h"
+#include "cache/base/types.h"
 #include "net/mpi/bulk.h"
 #include "net/mpi/messages.h"
 #include "net/mpi/poll_pace.h"
 #include "net/mpi/requests.h"
-#include "net/transport/place.h"
 #include "net/transport/transport.h"
 
 namespace clairfs {

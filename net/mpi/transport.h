@@ -21,9 +21,9 @@
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
 #include "cache/base/thread.h"
+#include "cache/base/types.h"
 #include "net/mpi/launch.h"
 #include "net/transport/network_sleep.h"
-#include "net/transport/place.h"
 #include "net/transport/transport.h"
 
 namespace clairfs {

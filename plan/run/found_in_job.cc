@@ -25,17 +25,17 @@ bool same_order(PlanSpec a, PlanSpec b) {
 }
 
 // Where ranks read all samples it cannot be known that others have the same order.
-NodePlace FoundInJob::place_of(const FoundOrder& found) const {
+JobPlace FoundInJob::place_of(const FoundOrder& found) const {
   const PlanSpec& plan = found.plan;
-  const bool of_job = place_.nodes > 1 && divides_among_ranks(plan) && found.node == place_.node.value &&
-                      plan.world == place_.nodes * plan.ranks_per_node;
-  return of_job ? place_ : NodePlace{NodeId(found.node), 1};
+  const bool of_job = place_.size > 1 && divides_among_ranks(plan) && found.node == place_.self.value &&
+                      plan.world == place_.size * plan.ranks_per_node;
+  return of_job ? place_ : JobPlace{NodeId(found.node), 1};
 }
 
 bool FoundInJob::found(const PlanSpec& plan) {
   std::erase_if(left_, [&](const PlanSpec& left) { return same_order(left, plan); });
   if (is_word(plan)) return false;
-  word_ = Word{plan, place_.node};
+  word_ = Word{plan, place_.self};
   return true;
 }
 

@@ -32,10 +32,10 @@ class FoundInJob {
     NodeId origin;
   };
 
-  explicit FoundInJob(NodePlace place) : place_(place) {}
+  explicit FoundInJob(JobPlace place) : place_(place) {}
 
   /// Where the ranks of an order are: on the nodes of the job, or on a node by itself.
-  NodePlace place_of(const FoundOrder& found) const;
+  JobPlace place_of(const FoundOrder& found) const;
 
   /// A plan of the job was found here. Whether the others are to be told: not if it is the word already.
   bool found(const PlanSpec& plan);
@@ -52,7 +52,7 @@ class FoundInJob {
   bool is_word(const PlanSpec& plan) const { return word_ && same_order(word_->plan, plan); }
 
  private:
-  const NodePlace place_;
+  const JobPlace place_;
   std::optional<Word> word_;
   std::vector<PlanSpec> left_;  // plans that readers here have left and not been found to follow since
 };

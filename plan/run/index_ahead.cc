@@ -43,7 +43,7 @@ std::shared_ptr<IndexAhead::Work> IndexAhead::begin(const PlanSpec& plan) const 
     report = index_report((*made)->index(), *source_.catalog, making.work(), clock_.now() - begun);
     return {};
   };
-  work->making = std::make_unique<PlanMaking>(plan, source_, place_, place_.node, finish);
+  work->making = std::make_unique<PlanMaking>(plan, source_, place_, place_.self, finish);
   work->making->start();
   return work;
 }

@@ -14,7 +14,7 @@ namespace clairfs {
 class IndexAhead {
  public:
   /// `clock` outlives it.
-  IndexAhead(DatasetSource source, NodePlace place, const Clock& clock)
+  IndexAhead(DatasetSource source, JobPlace place, const Clock& clock)
       : source_(std::move(source)), place_(place), clock_(clock) {}
   ~IndexAhead() { stop(); }
   /// Ends what is being made.
@@ -33,7 +33,7 @@ class IndexAhead {
   std::shared_ptr<Work> begin(const PlanSpec& plan) const;
 
   const DatasetSource source_;
-  const NodePlace place_;
+  const JobPlace place_;
   const Clock& clock_;
   Mutex mutex_;  // leaf
   std::shared_ptr<Work> work_ GUARDED_BY(mutex_);

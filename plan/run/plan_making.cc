@@ -11,7 +11,7 @@ constexpr auto kIndexLook = std::chrono::milliseconds(20);
 
 }  // namespace
 
-PlanMaking::PlanMaking(PlanSpec given, const DatasetSource& source, NodePlace place, NodeId origin,
+PlanMaking::PlanMaking(PlanSpec given, const DatasetSource& source, JobPlace place, NodeId origin,
                        Finish finish)
     : given_(std::move(given)), place_(place), origin_(origin), source_(source), finish_(std::move(finish)) {
   source_.work = work_;

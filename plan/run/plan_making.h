@@ -23,7 +23,7 @@ class PlanMaking {
   using Finish = std::function<Status(PlanMaking& making, Result<std::shared_ptr<PlanRun>> made)>;
 
   /// The objects that `finish` uses outlive the making. `origin`: the node that the plan was registered on.
-  PlanMaking(PlanSpec given, const DatasetSource& source, NodePlace place, NodeId origin, Finish finish);
+  PlanMaking(PlanSpec given, const DatasetSource& source, JobPlace place, NodeId origin, Finish finish);
   /// Cancels it and waits for its thread.
   ~PlanMaking() { cancel(); }
   /// Begins. Once.
@@ -34,7 +34,7 @@ class PlanMaking {
 
   const PlanSpec& given() const { return given_; }
   NodeId origin() const { return origin_; }
-  NodePlace place() const { return place_; }
+  JobPlace place() const { return place_; }
 
   /// The outcome: waits for it, but no longer than `patience` for an index. Nothing: the making goes on.
   std::optional<Status> wait(Duration patience) const;
@@ -51,7 +51,7 @@ class PlanMaking {
   void make();
 
   const PlanSpec given_;
-  const NodePlace place_;
+  const JobPlace place_;
   const NodeId origin_;
   const std::shared_ptr<IndexWork> work_ = std::make_shared<IndexWork>();
   DatasetSource source_;

@@ -85,7 +85,7 @@ std::vector<Tracker*> trackers_of(const std::vector<std::shared_ptr<PlanReader>>
 }  // namespace
 
 PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source,
-                 std::shared_ptr<const SampleIndex> index, AccessSequence sequence, NodePlace place)
+                 std::shared_ptr<const SampleIndex> index, AccessSequence sequence, JobPlace place)
     : given_(std::move(given)),
       resolved_(std::move(resolved)),
       source_(std::move(source)),
@@ -98,8 +98,8 @@ PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source,
       trackers_(trackers_of(readers_)) {}
 
 Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const DatasetSource& source,
-                                               NodePlace place) try {
-  auto resolved = resolve_plan(spec, place.nodes);
+                                               JobPlace place) try {
+  auto resolved = resolve_plan(spec, place.size);
   if (!resolved) return resolved.error();
   auto index = make_sample_index(*resolved, source);
   if (!index) return index.error();
@@ -115,7 +115,7 @@ Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const Datas
     if (!begun) return begun.error();
   }
   // In a job it may be that another node has all of them.
-  if (run->epoch_length() == 0 && place.nodes == 1) return no_samples(*run);
+  if (run->epoch_length() == 0 && place.size == 1) return no_samples(*run);
   return run;
 } catch (const std::bad_alloc&) {
   return out_of_memory();
@@ -132,7 +132,7 @@ Result<PlannedEpoch> PlanRun::plan_epoch(Epoch epoch, uint32_t rank) {
     if (!order) return order.error();
     for (uint32_t other = 0; other < readers_.size(); ++other) {
       made_[other] =
-          std::make_shared<const EpochSequence>(sequence_.reader_sequence(*order, epoch, place_.node, other));
+          std::make_shared<const EpochSequence>(sequence_.reader_sequence(*order, epoch, place_.self, other));
     }
     sequence = std::exchange(made_[rank], nullptr);
   }
@@ -199,7 +199,7 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
   const bool over = tracker.state() == TrackerState::finished;
   PlanSpec spec = resolved_;
   spec.n = index_->numbered().size();
-  NodeId node = place_.node;
+  NodeId node = place_.self;
   if (readers_apart()) {
     node = NodeId(static_cast<uint32_t>(training_rank(rank)));
     spec.ranks_per_node = 1;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cache/base/log.h"
+#include "cache/base/types.h"
 #include "plan/formats/dataset.h"
 #include "plan/placement/job_uses.h"
 #include "plan/run/plan_reader.h"
@@ -21,19 +22,13 @@
 
 namespace clairfs {
 
-/// Which node of how many this is.
-struct NodePlace {
-  NodeId node;
-  uint32_t nodes = 1;
-};
-
 /// Thread-safe, except that prepare() is for one thread (the planner's).
 class PlanRun {
  public:
   /// Resolves the plan against the dataset and makes its first epoch. Takes time in the order of the catalog
   /// and of an epoch. Errors: EINVAL naming the key and what would be right; those of reading lists.
   static Result<std::shared_ptr<PlanRun>> make(const PlanSpec& spec, const DatasetSource& source,
-                                               NodePlace place);
+                                               JobPlace place);
 
   const PlanSpec& given() const { return given_; }        ///< as registered
   const PlanSpec& resolved() const { return resolved_; }  ///< with what was detected and filled in
@@ -47,11 +42,11 @@ class PlanRun {
                        [&](const auto& own) { return own.get() == reader; });
   }
   /// Whether the plan's ranks are spread over the nodes of a job, and not those of a node by itself.
-  bool of_job() const { return place_.nodes > 1; }
+  bool of_job() const { return place_.size > 1; }
   bool readers_apart() const { return readers_.size() > 1; }
   /// The job's number of the rank that reads in one of the orders that are followed by themselves.
   uint64_t training_rank(size_t reader) const {
-    return place_.node.value * resolved_.ranks_per_node + reader / sequence_.readers_of_rank();
+    return place_.self.value * resolved_.ranks_per_node + reader / sequence_.readers_of_rank();
   }
   /// Which of that rank's streams it is; nothing where a rank has one order.
   std::optional<uint64_t> stream(size_t reader) const {
@@ -138,7 +133,7 @@ class PlanRun {
 
  private:
   PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source, std::shared_ptr<const SampleIndex> index,
-          AccessSequence sequence, NodePlace place);
+          AccessSequence sequence, JobPlace place);
   Result<PlannedEpoch> plan_epoch(Epoch epoch, uint32_t rank);
   std::string other_seed(const Divergence& divergence) const;
   void diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed);
@@ -149,7 +144,7 @@ class PlanRun {
   const std::shared_ptr<const SampleIndex> index_;
   const std::shared_ptr<const ChunkSamples> chunk_samples_;  ///< null where samples share chunks
   const uint64_t dataset_bytes_;
-  const NodePlace place_;
+  const JobPlace place_;
   AccessSequence sequence_;  // the planner's
   // The planner's: sequences of the epoch made last, by rank, until their readers come to it.
   std::vector<std::shared_ptr<const EpochSequence>> made_;

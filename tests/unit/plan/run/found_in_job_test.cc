@@ -21,16 +21,16 @@ TEST_CASE("an order is the job's if all its ranks share it and this node has tho
   const auto place = [&](const std::string& text, uint32_t found_node) {
     return node.place_of({.plan = plan(text), .node = found_node});
   };
-  CHECK(place(kTwoNodes, 1).nodes == 2);
-  CHECK(place(kTwoNodes, 1).node == NodeId(1));
+  CHECK(place(kTwoNodes, 1).size == 2);
+  CHECK(place(kTwoNodes, 1).self == NodeId(1));
   // Others follow it by themselves: this node's ranks are not those that its number says.
-  CHECK(place(kTwoNodes, 0).nodes == 1);
-  CHECK(place(kTwoNodes, 0).node == NodeId(0));
-  CHECK(place("sampler=torch.distributed seed=1 world=8 ranks_per_node=2", 1).nodes == 1);
-  CHECK(place("sampler=torch.distributed seed=1 world=2 ranks_per_node=2", 0).nodes == 1);
-  CHECK(place("sampler=python.random seed=1 world=2 ranks_per_node=1", 1).nodes == 1);  // each reads all
+  CHECK(place(kTwoNodes, 0).size == 1);
+  CHECK(place(kTwoNodes, 0).self == NodeId(0));
+  CHECK(place("sampler=torch.distributed seed=1 world=8 ranks_per_node=2", 1).size == 1);
+  CHECK(place("sampler=torch.distributed seed=1 world=2 ranks_per_node=2", 0).size == 1);
+  CHECK(place("sampler=python.random seed=1 world=2 ranks_per_node=1", 1).size == 1);  // each reads all
   const FoundInJob single({NodeId(0), 1});
-  CHECK(single.place_of({.plan = plan(kTwoNodes), .node = 0}).nodes == 1);
+  CHECK(single.place_of({.plan = plan(kTwoNodes), .node = 0}).size == 1);
 }
 
 TEST_CASE("orders are the same whatever is known of workers and of where their reader begins") {
