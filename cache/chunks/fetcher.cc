@@ -63,7 +63,7 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   const bool hangs = settled.store && given_up_[*settled.store].load() > 0;
   fetch->store = hangs ? std::nullopt : settled.store;
   const bool may_wait = fetch->may_wait;
-  place(*fetch, settled.store.has_value(), settled.use);
+  promise_room(*fetch, settled.store.has_value(), settled.use);
   place_for_parts(*fetch);
   std::optional<Block> block;
   // What comes from NVMe comes in pages.
@@ -109,8 +109,8 @@ void Fetcher::begin_again(const FetchPtr& fetch) {
   start(fetch);
 }
 
-void Fetcher::place(Fetch& fetch, bool on_nvme, const Use& use) {
-  fetch.keep = deps_.tiers.place(fetch.chunk, on_nvme, use);
+void Fetcher::promise_room(Fetch& fetch, bool on_nvme, const Use& use) {
+  fetch.keep = deps_.tiers.promise_room(fetch.chunk, on_nvme, use);
   fetch.promised = fetch.keep;
 }
 
@@ -196,7 +196,7 @@ void Fetcher::fetch_without_nvme(const FetchPtr& fetch) {
   deps_.tiers.lost_on_nvme(fetch->chunk);
   fetch->store.reset();
   take_back(*fetch);
-  place(*fetch, false, deps_.table.settle(*fetch).use);
+  promise_room(*fetch, false, deps_.table.settle(*fetch).use);
   fetch_from_source(fetch);
 }
 

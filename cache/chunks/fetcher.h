@@ -99,7 +99,7 @@ class Fetcher {
   bool may_split(FileId file) const;
   bool fetch_in_parts(const FetchPtr& fetch);
   void finish_part(const FetchPtr& fetch, FetchPart& part, const Result<Origin>& outcome);
-  void place(Fetch& fetch, bool on_nvme, const Use& use);
+  void promise_room(Fetch& fetch, bool on_nvme, const Use& use);
   void place_for_parts(Fetch& fetch) const;
   void take_back(Fetch& fetch);
   ChunkRef move_to_ram(Fetch& fetch, ChunkRef data);

@@ -79,7 +79,7 @@ void Tiers::take_back(ChunkId chunk, Tier tier) {
   (tier == Tier::ram ? promised_ram_ : promised_nvme_).fetch_sub(footprint(tier, length(chunk)));
 }
 
-Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
+Tier Tiers::promise_room(ChunkId chunk, bool from_nvme, const Use& use) {
   MutexLock lock(placing_);
   if (from_nvme && !moves_up(chunk)) return Tier::none;
   const bool behind = writes_are_behind() && (from_nvme || (late_.load() > most_writes_ / 2 && !may_swap()));

@@ -8,7 +8,7 @@
 // NVMe takes whole chunks, and transit memory is too small to have some wait there for their rests. So one
 // that may come in parts goes to RAM in that way from the beginning, if it can.
 //
-// Room that a chunk is to have counts as used from place() on (promised), until the chunk has it or will not
+// Room that a chunk is to have counts as used from promise_room() on, until the chunk has it or will not
 // have it. So no two chunks are sent to the same room. The room of a copy is free, and may be promised: then
 // the copy goes when RAM drops its chunk.
 //
@@ -68,7 +68,7 @@ class Tiers final : private RamBackup::Keeper {
 
   /// Where a chunk that is about to be fetched for a use, from NVMe or not, is to stay; what has to make room
   /// is dropped. Its room there is promised to it until take_back().
-  Tier place(ChunkId chunk, bool from_nvme, const Use& use);
+  Tier promise_room(ChunkId chunk, bool from_nvme, const Use& use);
   /// Has a chunk to which room on NVMe is promised go to RAM, in the place of chunks that NVMe has copies of:
   /// those stay there. Room in RAM is promised to it then, instead. False: it goes to NVMe.
   bool swap_place(ChunkId chunk);
@@ -90,7 +90,7 @@ class Tiers final : private RamBackup::Keeper {
   /// Makes the store's copy of the chunk unusable.
   void forget(size_t store, ChunkId chunk);
 
-  /// The chunk has the room in `tier` that place() promised, or needs it no longer; `none`: nothing to do.
+  /// The chunk has the room in `tier` that was promised, or needs it no longer; `none`: nothing to do.
   void take_back(ChunkId chunk, Tier tier);
   /// Counts a write of `bytes` before it begins. False if NVMe has too much to write already.
   bool count_write(uint64_t bytes);
