@@ -36,10 +36,12 @@ TEST_CASE("a long quiet takes few looks, and a short one not many more") {
   int looks = 0;
   TimePoint now = start + PollPace::kHot;
   for (; now < start + milliseconds(40); now += pace.pause(now)) ++looks;
+  // Each look comes when the quiet is 9/8 as long as at the one before: 45 until it is 200 times as long as
+  // at the first. Pauses of a sixteenth would take twice as many.
   CHECK(looks < 60);
   looks = 0;
   for (; now < start + milliseconds(1040); now += pace.pause(now)) ++looks;
-  CHECK(looks <= 201);
+  CHECK(looks <= 201);  // the second divided by kLongPause, and the look at its end
 }
 
 TEST_CASE("a long quiet adds a hundredth of it to what comes next, and 50 ms at most") {
