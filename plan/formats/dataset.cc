@@ -45,7 +45,7 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
   }
   if (spec.format == "mds") return index_mds(source, root, spec.file);
   if (spec.format == "hdf5") return index_hdf5(source, root, spec.file, spec.dataset);
-  if (spec.format == "lmdb") return index_lmdb(source, root, {spec.file, spec.keys, spec.skip, spec.db});
+  if (spec.format == "lmdb") return index_lmdb(source, root, {spec.file, spec.lmdb_keys, spec.skip, spec.db});
   SampleIndexResult index = index_imagefolder(source, root, spec.allow_empty);
   return index ? index : index_files(source, root);
 }

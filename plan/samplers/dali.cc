@@ -33,11 +33,11 @@ class Dali : public Sampler {
   explicit Dali(const SamplerSpec& spec)
       : Sampler(spec.world),
         n_(spec.n),
-        counts_from_(spec.keys.checkpointing ? 0 : spec.first_epoch),
-        stick_to_shard_(spec.keys.stick_to_shard || spec.keys.shuffle_after_epoch),
-        random_shuffle_(spec.keys.random_shuffle),
-        each_epoch_afresh_(spec.keys.shuffle_after_epoch && spec.keys.checkpointing),
-        cumulative_(spec.keys.shuffle_after_epoch && !spec.keys.checkpointing),
+        counts_from_(spec.args.checkpointing ? 0 : spec.first_epoch),
+        stick_to_shard_(spec.args.stick_to_shard || spec.args.shuffle_after_epoch),
+        random_shuffle_(spec.args.random_shuffle),
+        each_epoch_afresh_(spec.args.shuffle_after_epoch && spec.args.checkpointing),
+        cumulative_(spec.args.shuffle_after_epoch && !spec.args.checkpointing),
         family_(spec.libstdcxx.value_or(LibstdcxxShuffle::since_gcc11)),
         stream_(DaliStream::cumulative(
             n_, {}, [this](NoGenerator&, Epoch epoch, const DaliStream::Indices& previous) {
@@ -81,7 +81,7 @@ class Dali : public Sampler {
 }  // namespace
 
 SamplerResult make_dali(const SamplerSpec& spec) {
-  if (spec.keys.random_shuffle && spec.keys.shuffle_after_epoch) {
+  if (spec.args.random_shuffle && spec.args.shuffle_after_epoch) {
     return bad_key("shuffle_after_epoch", "DALI refuses it together with random_shuffle");
   }
   return SamplerResult(std::make_unique<Dali>(spec));

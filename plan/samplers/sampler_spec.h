@@ -47,7 +47,7 @@ enum class ShardPlace {
   after,   ///< after the shuffle: each takes its share of one order
 };
 
-/// The keys of a plan that its sampler sees: `keys` as the plan has them, the others in the terms of
+/// The keys of a plan that its sampler sees: `args` as the plan has them, the others in the terms of
 /// samplers. Keys that are left unset take the library's own defaults; those that the sampler does not take
 /// (sampler_keys()) have no effect. A plain value; make_sampler() checks it.
 struct SamplerSpec {
@@ -57,7 +57,7 @@ struct SamplerSpec {
   uint32_t batch = 1;  ///< DataLoader batch of one rank (nopfs: the batch of all nodes together)
 
   std::string seed = {};  ///< as written: "42", "-1"; numpy also "[1,2]"; python.random also "str:text"
-  SamplerKeys keys = {};
+  SamplerKeys args = {};
   bool set_epoch = true;   ///< false when the script never calls set_epoch (webdataset: detshuffle2's)
   bool shuffle = true;     ///< torch.distributed
   bool drop_last = false;  ///< the sampler's own if it has one (SamplerTraits); else the DataLoader's

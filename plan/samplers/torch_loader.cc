@@ -19,7 +19,7 @@ constexpr TorchVersion kSeveralPermutations{1,
 }  // namespace
 
 Result<Mt19937> torch_starting_generator(const SamplerSpec& spec) {
-  if (spec.keys.state.empty()) {
+  if (spec.args.state.empty()) {
     const Result<BigInteger> seed = integer_seed(spec);
     if (!seed) return seed.error();
     Result<Mt19937> generator = torch_generator(*seed);
@@ -27,7 +27,7 @@ Result<Mt19937> torch_starting_generator(const SamplerSpec& spec) {
     return generator;
   }
   if (!spec.seed.empty()) return bad_key("state", "give either the seed or the generator's state, not both");
-  const Result<std::string> blob = decode_base64(spec.keys.state);
+  const Result<std::string> blob = decode_base64(spec.args.state);
   if (!blob) return bad_key("state", blob.error().message);
   Result<Mt19937> generator = torch_generator_from_state(*blob);
   if (!generator) return bad_key("state", generator.error().message);
@@ -90,7 +90,7 @@ uint64_t RandomSamplerDraws::draws_of_order() const {
 }
 
 TorchGeneratorUse torch_generator_use(const SamplerSpec& spec, TorchGeneratorUse usual) {
-  return spec.generator.value_or(spec.keys.state.empty() ? usual : TorchGeneratorUse::default_generator);
+  return spec.generator.value_or(spec.args.state.empty() ? usual : TorchGeneratorUse::default_generator);
 }
 
 Result<std::unique_ptr<Sampler>> make_torch_stream(const SamplerSpec& spec, TorchGeneratorUse use,
@@ -98,10 +98,10 @@ Result<std::unique_ptr<Sampler>> make_torch_stream(const SamplerSpec& spec, Torc
   if (spec.torch < kGeneratorKey) return bad_key("torch", "samplers take a generator since 1.6 only");
   Result<Mt19937> generator = torch_starting_generator(spec);
   if (!generator) return generator.error();
-  generator->discard(spec.keys.draws);
+  generator->discard(spec.args.draws);
 
   // iter(DataLoader) draws its base_seed before the sampler draws, unless its workers live on.
-  const auto begin = [use, once = spec.keys.persistent_workers, others = spec.keys.other_draws](
+  const auto begin = [use, once = spec.args.persistent_workers, others = spec.args.other_draws](
                          Mt19937& source, Epoch number) {
     if (number.value > 0) source.discard(others);
     if (use == TorchGeneratorUse::sampler || (once && number.value > 0)) return;

@@ -238,7 +238,7 @@ const PlanKey kKeys[] = {
     number("header", &PlanSpec::header, 0, kMostBytes, "bytes before the first sample"),
     number("stride", &PlanSpec::stride, 1, kMostBytes, "bytes from one sample to the next"),
     text("dataset", &PlanSpec::dataset, accept_path, "want names of datasets, such as /images,/labels"),
-    text("keys", &PlanSpec::keys, accept_path,
+    text("keys", &PlanSpec::lmdb_keys, accept_path,
          "want cursor, decimal, patterns such as image-%09d, or a file that lists the keys"),
     text("skip", &PlanSpec::skip, accept_path, "want keys that are no samples, such as meta*,info"),
     text("db", &PlanSpec::db, accept_path, "want the name of a database in the file"),

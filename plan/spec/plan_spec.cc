@@ -247,7 +247,7 @@ std::string key_of_word(std::string_view name, std::string_view sampler) {
 std::string format_of_samples(const PlanSpec& spec) {
   if (spec.file == "index.json" || spec.file.ends_with("/index.json")) return "mds";
   if (spec.record != 0) return "raw";
-  if (!spec.keys.empty()) return "lmdb";
+  if (!spec.lmdb_keys.empty()) return "lmdb";
   if (!spec.dataset.empty()) return "hdf5";
   const std::string_view named = format_of_file(spec.file);
   return named.empty() ? "npy" : std::string(named);

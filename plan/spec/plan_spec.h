@@ -40,7 +40,7 @@ struct PlanSpec : SamplerKeys {
   uint64_t header = 0;           ///< raw: bytes before a file's first sample
   uint64_t stride = 0;           ///< raw: bytes from one sample to the next; 0: `record`
   std::string dataset;           ///< hdf5: names of datasets, parted by commas
-  std::string keys;              ///< lmdb: cursor, decimal, patterns such as image-%09d, or a file of keys
+  std::string lmdb_keys;         ///< `keys`: cursor, decimal, patterns such as image-%09d, or a file of keys
   std::string skip;              ///< lmdb: patterns of keys that are no samples, beside the usual ones
   std::string db;                ///< lmdb: a named database; empty: the main one
   uint64_t sequence_length = 0;  ///< megatron: tokens of a GPT sample; 0: samples are sequences
@@ -131,7 +131,7 @@ void for_each_file(Spec& spec, Visit&& visit) {
   visit("weights", spec.weights);
   visit("indices", spec.indices);
   visit("shard_sizes", spec.shard_sizes);
-  if (keys_name_file(spec.keys)) visit("keys", spec.keys);
+  if (keys_name_file(spec.lmdb_keys)) visit("keys", spec.lmdb_keys);
 }
 
 /// Errors: EINVAL for more than kMaxPlanText bytes.

@@ -77,7 +77,7 @@ SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
   spec.world = static_cast<uint32_t>(plan.world);
   spec.batch = static_cast<uint32_t>(plan.batch);
   spec.seed = plan.seed;
-  spec.keys = static_cast<const SamplerKeys&>(plan);
+  spec.args = static_cast<const SamplerKeys&>(plan);
   spec.set_epoch = plan.set_epoch == "always";
   spec.shuffle = plan.shuffle || is_sequential(plan);
   spec.drop_last = drops_last(plan);

@@ -101,7 +101,7 @@ class Search {
           "tells the plan";
     if (spec_.format == "lmdb")
       unknown.hint += fmt::format("; or the script numbers the records otherwise than keys={} says",
-                                  shortened(spec_.keys, 60));
+                                  shortened(spec_.lmdb_keys, 60));
     return unknown;
   }
 
@@ -255,8 +255,8 @@ class Search {
   // The plan's order over the records of an LMDB, but numbered as the other of the two usual ways has them.
   // It is the same one where numbers are written with zeros in front.
   bool other_keys() {
-    const bool counted = spec_.keys == "decimal";
-    if (spec_.format != "lmdb" || (!counted && spec_.keys != "cursor") || spec_.n == 0) return false;
+    const bool counted = spec_.lmdb_keys == "decimal";
+    if (spec_.format != "lmdb" || (!counted && spec_.lmdb_keys != "cursor") || spec_.n == 0) return false;
     std::vector<uint32_t> theirs;  // by the plan's number
     for (const Epoch epoch : {current_, Epoch(first_epoch_)}) {
       const auto order = positions(spec_, epoch, node_);
@@ -268,7 +268,8 @@ class Search {
         out.insert(out.end(), found.begin(), found.end());
       };
       if (!chain(of, order->sequence().length())) continue;
-      found_.hint = fmt::format("matches keys={} instead of {}", counted ? "cursor" : "decimal", spec_.keys);
+      found_.hint =
+          fmt::format("matches keys={} instead of {}", counted ? "cursor" : "decimal", spec_.lmdb_keys);
       return true;
     }
     return false;

@@ -32,7 +32,7 @@ void take_record_keys(const PlanSpec& from, PlanSpec& to) {
   to.header = from.header;
   to.stride = from.stride;
   to.dataset = from.dataset;
-  to.keys = from.keys;
+  to.lmdb_keys = from.lmdb_keys;
   to.skip = from.skip;
   to.db = from.db;
 }

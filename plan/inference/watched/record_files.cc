@@ -85,10 +85,10 @@ bool read_lmdb_keys(std::string_view text, PlanSpec& records) {
   if (!text.starts_with(kKeys) || skip == std::string_view::npos || db == std::string_view::npos ||
       db < skip + kSkip.size())
     return false;
-  records.keys = text.substr(kKeys.size(), skip - kKeys.size());
+  records.lmdb_keys = text.substr(kKeys.size(), skip - kKeys.size());
   records.skip = text.substr(skip + kSkip.size(), db - skip - kSkip.size());
   records.db = text.substr(db + kDb.size());
-  return !keys_name_file(records.keys);
+  return !keys_name_file(records.lmdb_keys);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ SamplerResult running_order(SamplerSpec spec) {
   }
   Result<Mt19937> at_prepare = torch_starting_generator(spec);
   if (!at_prepare) return at_prepare.error();
-  spec.keys.state.clear();
+  spec.args.state.clear();
   spec.seed = std::to_string(torch_random_int64(*at_prepare));
   return make_torch_stream(spec, TorchGeneratorUse::sampler, epoch);
 }
@@ -65,8 +65,8 @@ class Accelerate : public Sampler {
         n_(spec.n),
         batch_(spec.batch),
         drop_last_(spec.drop_last),
-        dispatch_(spec.keys.dispatch_batches),
-        round_(spec.keys.split_batches ? batch_ : batch_ * world()),
+        dispatch_(spec.args.dispatch_batches),
+        round_(spec.args.split_batches ? batch_ : batch_ * world()),
         padded_(pads(spec) ? (n_ + round_ - 1) / round_ * round_ : n_),
         all_(std::move(all)) {}
 
@@ -79,7 +79,7 @@ class Accelerate : public Sampler {
 
  private:
   static bool pads(const SamplerSpec& spec) {
-    return spec.world > 1 && spec.keys.even_batches && !spec.drop_last && !spec.keys.dispatch_batches;
+    return spec.world > 1 && spec.args.even_batches && !spec.drop_last && !spec.args.dispatch_batches;
   }
 
   // Missing samples are those of the first round, from its beginning and as often as it takes.
@@ -110,17 +110,17 @@ SamplerResult make_accelerate(const SamplerSpec& spec) {
                  "accelerate: before 0.24 ranks drew from the default generator; record the order and use "
                  "sampler=list list=FILE"};
   }
-  if (spec.keys.split_batches && spec.batch % spec.world != 0) {
+  if (spec.args.split_batches && spec.batch % spec.world != 0) {
     return bad_key("split_batches", "accelerate then wants a batch_size that the ranks divide evenly");
   }
-  if (spec.keys.use_seedable_sampler && (!spec.keys.state.empty() || spec.generator)) {
-    return bad_key(spec.keys.state.empty() ? "generator" : "state",
+  if (spec.args.use_seedable_sampler && (!spec.args.state.empty() || spec.generator)) {
+    return bad_key(spec.args.state.empty() ? "generator" : "state",
                    "with accelerate it needs use_seedable_sampler=false");
   }
   if (spec.generator && *spec.generator == TorchGeneratorUse::sampler) {
     return bad_key("generator", "want loader, or default as it is at accelerator.prepare()");
   }
-  SamplerResult all = spec.keys.use_seedable_sampler ? seedable_order(spec) : running_order(spec);
+  SamplerResult all = spec.args.use_seedable_sampler ? seedable_order(spec) : running_order(spec);
   if (!all) return all.error();
   return SamplerResult(std::make_unique<Accelerate>(spec, std::move(*all)));
 }

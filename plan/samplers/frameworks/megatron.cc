@@ -14,7 +14,7 @@ class MegatronRandom : public Sampler {
   explicit MegatronRandom(const SamplerSpec& spec)
       : Sampler(spec.world),
         micro_batch_(spec.batch),
-        sharded_(spec.keys.data_sharding),
+        sharded_(spec.args.data_sharding),
         torch_(spec.torch),
         bucket_(spec.n / (micro_batch_ * world()) * micro_batch_),
         shared_(spec.n / micro_batch_ * micro_batch_) {}

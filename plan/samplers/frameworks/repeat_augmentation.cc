@@ -70,8 +70,8 @@ SamplerResult make_repeating(const SamplerSpec& spec, Repeats repeats) {
 }  // namespace
 
 SamplerResult make_timm_repeat_augmentation(const SamplerSpec& spec) {
-  const uint64_t ratio = spec.keys.selected_ratio == 0 ? spec.world : spec.keys.selected_ratio;
-  const uint64_t round = spec.keys.selected_round;
+  const uint64_t ratio = spec.args.selected_ratio == 0 ? spec.world : spec.args.selected_ratio;
+  const uint64_t round = spec.args.selected_round;
   const uint64_t selected = round != 0 ? spec.n / round * round / ratio : (spec.n + ratio - 1) / ratio;
   return make_repeating(spec, {.each = spec.num_repeats, .selected = selected});  // timm knows no seed
 }

@@ -39,7 +39,7 @@ class Strided : public Sampler {
 
 SamplerResult make_strided(const SamplerSpec& spec) {
   if (spec.n == 0) return bad_key("n", "a ring has at least one sample");
-  return SamplerResult(std::make_unique<Strided>(spec.world, spec.n, std::max<uint64_t>(spec.keys.block, 1)));
+  return SamplerResult(std::make_unique<Strided>(spec.world, spec.n, std::max<uint64_t>(spec.args.block, 1)));
 }
 
 }  // namespace clairfs

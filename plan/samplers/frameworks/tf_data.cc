@@ -33,8 +33,8 @@ Result<TfSeeds> tf_seeds(const SamplerSpec& spec) {
   const Result<BigInteger> op = integer_seed(spec);
   if (!op) return op.error();
   TfSeeds seeds{kDefaultGraphSeed, truncated_seed(*op)};
-  if (!spec.keys.global_seed.empty()) {
-    const Result<BigInteger> global = BigInteger::parse(spec.keys.global_seed);
+  if (!spec.args.global_seed.empty()) {
+    const Result<BigInteger> global = BigInteger::parse(spec.args.global_seed);
     if (!global) return bad_key("global_seed", global.error().message);
     seeds.first = truncated_seed(*global);
   }
@@ -69,7 +69,7 @@ class TfShuffle : public Sampler {
         buffer_size_(buffer_size == 0 ? spec.n : buffer_size),
         seeds_(seeds),
         first_epoch_(spec.first_epoch),
-        reshuffle_(spec.keys.reshuffle_each_iteration),
+        reshuffle_(spec.args.reshuffle_each_iteration),
         shard_(spec.shard) {}
 
   RankSlice slice(Epoch, TrainingRank rank) const override {
@@ -125,7 +125,7 @@ SamplerResult make_tf(const SamplerSpec& spec, uint64_t buffer_size) {
 }  // namespace
 
 SamplerResult make_tf_shuffle(const SamplerSpec& spec) {
-  return make_tf(spec, spec.keys.buffer_size);
+  return make_tf(spec, spec.args.buffer_size);
 }
 
 SamplerResult make_tf_list_files(const SamplerSpec& spec) {

@@ -21,9 +21,9 @@ class TorchdataEpochs {
       : n_(spec.n),
         count_(spec.num_samples.value_or(spec.n)),
         replacement_(spec.replacement.value_or(false)),
-        persistent_(spec.keys.persistent_workers),
+        persistent_(spec.args.persistent_workers),
         workers_(spec.workers > 0),
-        resumed_(!spec.keys.state.empty()),
+        resumed_(!spec.args.state.empty()),
         shares_generator_(spec.generator.value_or(TorchGeneratorUse::loader) == TorchGeneratorUse::loader),
         own_iterator_(spec.torchdata >= kOwnIterator),
         torch_(spec.torch),
@@ -99,7 +99,7 @@ class TorchdataRandom : public ReplicatedSampler {
  public:
   TorchdataRandom(const SamplerSpec& spec, Mt19937 generator)
       : ReplicatedSampler(spec.world, loader_slice(spec, spec.num_samples.value_or(spec.n))),
-        first_epoch_(spec.keys.state.empty() ? 0 : spec.first_epoch),
+        first_epoch_(spec.args.state.empty() ? 0 : spec.first_epoch),
         stream_(EpochStream<Mt19937>::independent(
             spec.num_samples.value_or(spec.n), generator,
             [epochs = TorchdataEpochs(spec)](Mt19937& source, Epoch epoch, const auto&) {
@@ -122,7 +122,7 @@ class TorchdataRandom : public ReplicatedSampler {
 
 // The generator of a sampler that was given none.
 Result<Mt19937> own_generator(const SamplerSpec& spec) {
-  if (!spec.keys.state.empty()) return torch_starting_generator(spec);
+  if (!spec.args.state.empty()) return torch_starting_generator(spec);
   if (spec.torchdata < kOwnIterator) return Mt19937(1);  // "something repeatable"
   Result<Mt19937> standard = torch_starting_generator(spec);
   if (!standard) return standard;

@@ -50,7 +50,7 @@ class WebDatasetShards : public Sampler {
         n_(spec.n),
         workers_(std::max<uint32_t>(spec.workers, 1)),
         buffer_size_(spec.shardshuffle.value_or(0)),
-        initial_(spec.keys.initial == 0 ? kUsualInitial : spec.keys.initial),
+        initial_(spec.args.initial == 0 ? kUsualInitial : spec.args.initial),
         whole_list_(spec.method.has_value()),
         shuffles_first_(whole_list_ || spec.shard == ShardPlace::after),
         first_epoch_(spec.first_epoch),
@@ -71,9 +71,9 @@ class WebDatasetShards : public Sampler {
   };
 
   static Counting counting_of(const SamplerSpec& spec) {
-    if (!spec.keys.detshuffle) return Counting::none;
+    if (!spec.args.detshuffle) return Counting::none;
     if (spec.shard == ShardPlace::after && spec.set_epoch) return Counting::script;
-    return spec.workers == 0 || spec.keys.persistent_workers ? Counting::process : Counting::none;
+    return spec.workers == 0 || spec.args.persistent_workers ? Counting::process : Counting::none;
   }
 
   // One rank's shards after the other's.
@@ -137,7 +137,7 @@ Result<WebDatasetSeed> shard_seed(const SamplerSpec& spec) {
     if (!number) return number.error();
     return WebDatasetSeed{.number = std::move(*number)};
   }
-  if (spec.keys.detshuffle) return bad_key("seed", "detshuffle adds the epoch to it, so it must be a number");
+  if (spec.args.detshuffle) return bad_key("seed", "detshuffle adds the epoch to it, so it must be a number");
   if (spec.seed.size() == kEnvironment.size())
     return bad_key("seed", "want the value of WDS_SEED after str:");
   return WebDatasetSeed{.text = spec.seed.substr(kEnvironment.size())};
@@ -146,9 +146,9 @@ Result<WebDatasetSeed> shard_seed(const SamplerSpec& spec) {
 // What only some pipelines have.
 Status check_pipeline(const SamplerSpec& spec) {
   const bool buffer = spec.shuffle && spec.shardshuffle.value_or(0) != 0;
-  if (spec.keys.detshuffle && !buffer) return bad_key("detshuffle", "it needs shardshuffle=NUMBER");
-  if (spec.keys.initial != 0 && !buffer) return bad_key("initial", "it needs shardshuffle=NUMBER");
-  if (!spec.set_epoch && !(spec.keys.detshuffle && spec.shard == ShardPlace::after)) {
+  if (spec.args.detshuffle && !buffer) return bad_key("detshuffle", "it needs shardshuffle=NUMBER");
+  if (spec.args.initial != 0 && !buffer) return bad_key("initial", "it needs shardshuffle=NUMBER");
+  if (!spec.set_epoch && !(spec.args.detshuffle && spec.shard == ShardPlace::after)) {
     return bad_key("set_epoch", "only detshuffle of the whole list (shard=after) may be told the epoch");
   }
   if (spec.method && (*spec.method != ShuffleMethod::shuffle || buffer)) {
@@ -168,7 +168,7 @@ SamplerResult make_webdataset(const SamplerSpec& spec) {
   }
   const Result<WebDatasetSeed> seed = shard_seed(spec);
   if (!seed) return seed.error();
-  if (spec.keys.detshuffle && spec.shard == ShardPlace::after && spec.set_epoch && seed->number.negative()) {
+  if (spec.args.detshuffle && spec.shard == ShardPlace::after && spec.set_epoch && seed->number.negative()) {
     return bad_key("seed", "below 0 each worker shuffles with a seed of its own, which cannot be predicted");
   }
   return SamplerResult(std::make_unique<WebDatasetShards>(spec, *seed));

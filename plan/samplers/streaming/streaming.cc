@@ -52,22 +52,22 @@ class Streaming : public Sampler {
 
 // num_canonical_nodes as _set_canonical_num_nodes() sets it, on the nodes of the initial run.
 uint64_t canonical_nodes(const SamplerSpec& spec, uint64_t nodes) {
-  if (spec.keys.num_canonical_nodes != 0) return spec.keys.num_canonical_nodes;
+  if (spec.args.num_canonical_nodes != 0) return spec.args.num_canonical_nodes;
   constexpr uint64_t kNodesPerNode = 64;
-  const bool by_shard = spec.keys.shuffle_algo == "py1s" || spec.keys.shuffle_algo == "py2s";
+  const bool by_shard = spec.args.shuffle_algo == "py1s" || spec.args.shuffle_algo == "py2s";
   return (by_shard ? kNodesPerNode : 1) *
-         (spec.keys.initial_physical_nodes != 0 ? spec.keys.initial_physical_nodes : nodes);
+         (spec.args.initial_physical_nodes != 0 ? spec.args.initial_physical_nodes : nodes);
 }
 
 Result<StreamingShuffle> shuffle_of(const SamplerSpec& spec, uint64_t canonical) {
-  const std::string name = spec.keys.shuffle_algo.empty() ? "py1e" : spec.keys.shuffle_algo;
+  const std::string name = spec.args.shuffle_algo.empty() ? "py1e" : spec.args.shuffle_algo;
   const auto algorithm = parse_streaming_algorithm(name);
   if (!algorithm)
     return bad_key("shuffle_algo", "'" + name + "' is unknown; want py1e, py1s, py2s, py1b, py1br or naive");
   const Result<BigInteger> seed = integer_seed_or(spec, kDefaultShuffleSeed);
   if (!seed) return seed.error();
   if (seed->negative()) return bad_key("seed", "shuffle_seed is an integer >= 0");
-  uint64_t block = spec.keys.shuffle_block_size;
+  uint64_t block = spec.args.shuffle_block_size;
   if (block == 0) block = std::max<uint64_t>(4'000'000 / canonical, 1 << 18);
   if (block < kSmallestBlock || block >= kLargestBlock)
     return bad_key("shuffle_block_size", "want 4 to 2^31 - 1");
@@ -104,9 +104,9 @@ Result<StreamingPartition> partition_of(const SamplerSpec& spec, uint64_t canoni
                          .workers_per_rank = std::max<uint32_t>(spec.workers, 1),
                          .batch_size = spec.batch,
                          .drop_first = drop_first};
-  return spec.keys.initial_physical_nodes == 0
+  return spec.args.initial_physical_nodes == 0
              ? StreamingPartition::make(job)
-             : StreamingPartition::make_relaxed(job, spec.keys.initial_physical_nodes);
+             : StreamingPartition::make_relaxed(job, spec.args.initial_physical_nodes);
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ SamplerResult make_streaming(const SamplerSpec& spec) {
   if (spec.ranks_per_node == 0 || spec.world % spec.ranks_per_node != 0) {
     return bad_key("ranks_per_node", "want a divisor of world");
   }
-  if (spec.keys.sample_in_epoch >= spec.n) {
+  if (spec.args.sample_in_epoch >= spec.n) {
     return bad_key(
         "sample_in_epoch",
         "want less than the dataset has; who has seen all of an epoch goes on with the next one: 0, "
@@ -132,7 +132,7 @@ SamplerResult make_streaming(const SamplerSpec& spec) {
   }
   Result<StreamingPartition> whole = partition_of(spec, canonical, 0);
   if (!whole) return whole.error();
-  Result<StreamingPartition> resumed = partition_of(spec, canonical, spec.keys.sample_in_epoch);
+  Result<StreamingPartition> resumed = partition_of(spec, canonical, spec.args.sample_in_epoch);
   if (!resumed) return resumed.error();
   if (const Status size = check_size("n", whole->begin(spec.world)); !size) return size.error();
   return SamplerResult(

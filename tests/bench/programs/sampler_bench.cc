@@ -70,7 +70,7 @@ BENCHMARK(node_sequence)->Unit(benchmark::kMillisecond);
 SamplerSpec of(const std::string& name, uint64_t n = kImageNet) {
   SamplerSpec spec{.sampler = name, .n = n, .seed = "42"};
   if (name == "torch.weighted") spec.weights.assign(n, 1.0);
-  if (name == "dali") spec.keys.shuffle_after_epoch = true;
+  if (name == "dali") spec.args.shuffle_after_epoch = true;
   if (name == "nopfs") spec.batch = 256;
   if (name == "webdataset") spec.shardshuffle = 1000;
   if (name == "streaming") {  // shards of 64 MiB of ImageNet

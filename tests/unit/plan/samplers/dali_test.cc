@@ -11,10 +11,10 @@ TEST_CASE("DALI's FileReader: files opened by each shard, both families of GCC")
   for (const auto& test : golden::cases("dali_file_reader")) {
     const golden::Json& params = test.at("params");
     SamplerSpec spec{.sampler = "dali", .n = params.at("n"), .world = params.at("num_shards")};
-    spec.keys.random_shuffle = params.value("random_shuffle", false);
-    spec.keys.stick_to_shard = params.value("stick_to_shard", false);
-    spec.keys.shuffle_after_epoch = params.value("shuffle_after_epoch", false);
-    spec.keys.checkpointing = params.value("checkpointing", false);
+    spec.args.random_shuffle = params.value("random_shuffle", false);
+    spec.args.stick_to_shard = params.value("stick_to_shard", false);
+    spec.args.shuffle_after_epoch = params.value("shuffle_after_epoch", false);
+    spec.args.checkpointing = params.value("checkpointing", false);
     for (const auto& [result, environments] : golden::answers(test)) {
       for (const std::string& environment : environments) {
         INFO(test.at("id") << " " << environment);
@@ -39,14 +39,14 @@ TEST_CASE("DALI's pipeline begins anew in a job that resumes, unless it has a ch
     CHECK(indices_of(*sampler_of(resumed), 5, 1) == indices_of(*whole, as_if + 1, 1));
   };
   compare(4, 0);  // walks through the shards
-  spec.keys.shuffle_after_epoch = true;
+  spec.args.shuffle_after_epoch = true;
   compare(4, 0);
-  spec.keys.checkpointing = true;
+  spec.args.checkpointing = true;
   compare(4, 4);
 }
 
 TEST_CASE("DALI refuses to shuffle both once and after each epoch") {
   SamplerSpec spec{.sampler = "dali", .n = 10};
-  spec.keys.random_shuffle = spec.keys.shuffle_after_epoch = true;
+  spec.args.random_shuffle = spec.args.shuffle_after_epoch = true;
   CHECK(refusal_of(spec).starts_with("shuffle_after_epoch:"));
 }

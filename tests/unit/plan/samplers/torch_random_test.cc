@@ -41,7 +41,7 @@ SamplerSpec loader_spec(const golden::Json& params) {
   SamplerSpec spec{.sampler = "torch.random", .n = params.at("n"), .seed = params.value("seed", "")};
   spec.batch = params.at("batch_size").is_null() ? 1 : params.at("batch_size").get<uint32_t>();
   spec.drop_last = params.at("drop_last");
-  spec.keys.persistent_workers = params.value("persistent_workers", false);
+  spec.args.persistent_workers = params.value("persistent_workers", false);
   if (params.value("generator", "explicit") == "default")
     spec.generator = TorchGeneratorUse::default_generator;
   if (params.value("sampler", "") == "distributed:3:1") {
@@ -204,7 +204,7 @@ TEST_CASE("a script on the default generator is planned from its state") {
 TEST_CASE("what others draw from the generator between two epochs is skipped") {
   SamplerSpec spec{.sampler = "torch.random", .n = 50, .seed = "3"};
   spec.generator = TorchGeneratorUse::default_generator;
-  spec.keys.other_draws = 5;
+  spec.args.other_draws = 5;
   const auto sampler = sampler_of(spec);
   const RandomSamplerDraws draws({.n = 50, .count = 50, .default_generator = true, .torch = kNewestTorch});
   Mt19937 generator(3);
@@ -220,7 +220,7 @@ TEST_CASE("what others draw from the generator between two epochs is skipped") {
 TEST_CASE("what others draw from the generator before the first epoch is skipped") {
   SamplerSpec spec{.sampler = "torch.random", .n = 50, .seed = "3"};
   spec.generator = TorchGeneratorUse::default_generator;
-  spec.keys.draws = 3736;
+  spec.args.draws = 3736;
   const auto sampler = sampler_of(spec);
   const RandomSamplerDraws draws({.n = 50, .count = 50, .default_generator = true, .torch = kNewestTorch});
   Mt19937 generator(3);

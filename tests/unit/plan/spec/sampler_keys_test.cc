@@ -49,11 +49,11 @@ TEST_CASE("a sampler gets what the plan says") {
   CHECK(spec.method == ShuffleMethod::shuffle);
   CHECK(spec.reseed == Reseed::epoch);
   CHECK(spec.libstdcxx == LibstdcxxShuffle::before_gcc11);
-  CHECK(spec.keys.persistent_workers);
-  CHECK(spec.keys.random_shuffle);
-  CHECK(spec.keys.shuffle_after_epoch);
-  CHECK(spec.keys.stick_to_shard);
-  CHECK(spec.keys.checkpointing);
+  CHECK(spec.args.persistent_workers);
+  CHECK(spec.args.random_shuffle);
+  CHECK(spec.args.shuffle_after_epoch);
+  CHECK(spec.args.stick_to_shard);
+  CHECK(spec.args.checkpointing);
   CHECK(spec.generator == TorchGeneratorUse::default_generator);
 }
 
@@ -120,29 +120,29 @@ TEST_CASE("the keys of frameworks reach their samplers") {
   CHECK(spec.workers == 3);
   CHECK(spec.first_epoch == 4);
   CHECK(spec.dataset_shuffle == "77");
-  CHECK(spec.keys.block == 5);
-  CHECK_FALSE(spec.keys.use_seedable_sampler);
-  CHECK_FALSE(spec.keys.even_batches);
-  CHECK(spec.keys.split_batches);
-  CHECK(spec.keys.dispatch_batches);
+  CHECK(spec.args.block == 5);
+  CHECK_FALSE(spec.args.use_seedable_sampler);
+  CHECK_FALSE(spec.args.even_batches);
+  CHECK(spec.args.split_batches);
+  CHECK(spec.args.dispatch_batches);
   CHECK(spec.accelerate == LibraryVersion{0, 27});
   CHECK(spec.torchdata == LibraryVersion{0, 10});
   CHECK(spec.num_repeats == 1.5);
-  CHECK(spec.keys.selected_round == 0);
-  CHECK(spec.keys.selected_ratio == 2);
-  CHECK_FALSE(spec.keys.data_sharding);
-  CHECK(spec.keys.buffer_size == 1000);
-  CHECK(spec.keys.global_seed == "-3");
+  CHECK(spec.args.selected_round == 0);
+  CHECK(spec.args.selected_ratio == 2);
+  CHECK_FALSE(spec.args.data_sharding);
+  CHECK(spec.args.buffer_size == 1000);
+  CHECK(spec.args.global_seed == "-3");
   CHECK(spec.shard == ShardPlace::after);
-  CHECK_FALSE(spec.keys.reshuffle_each_iteration);
+  CHECK_FALSE(spec.args.reshuffle_each_iteration);
   CHECK(spec.shardshuffle == uint64_t{100});
-  CHECK(spec.keys.initial == 7);
-  CHECK(spec.keys.detshuffle);
-  CHECK(spec.keys.shuffle_algo == "py1br");
-  CHECK(spec.keys.shuffle_block_size == 4096);
-  CHECK(spec.keys.num_canonical_nodes == 128);
-  CHECK(spec.keys.initial_physical_nodes == 2);
-  CHECK(spec.keys.sample_in_epoch == 640);
+  CHECK(spec.args.initial == 7);
+  CHECK(spec.args.detshuffle);
+  CHECK(spec.args.shuffle_algo == "py1br");
+  CHECK(spec.args.shuffle_block_size == 4096);
+  CHECK(spec.args.num_canonical_nodes == 128);
+  CHECK(spec.args.initial_physical_nodes == 2);
+  CHECK(spec.args.sample_in_epoch == 640);
 }
 
 TEST_CASE("words of frameworks that mean nothing are refused") {

@@ -151,9 +151,9 @@ TEST_CASE("a file is numbered by each of its saved indexes, of which none is mad
     CHECK(plan.root == "data");
     CHECK(plan.file == "train.mdb");
     CHECK(plan.format == "lmdb");
-    CHECK(way.index->size() == (plan.keys == "decimal" ? 20U : 21U));
+    CHECK(way.index->size() == (plan.lmdb_keys == "decimal" ? 20U : 21U));
   }
-  CHECK(ways[0].records.keys != ways[1].records.keys);
+  CHECK(ways[0].records.lmdb_keys != ways[1].records.lmdb_keys);
   // Both are not held where one fills the room.
   RecordFiles few(f.source, ways[0].index->memory_bytes() + ways[1].index->memory_bytes() - 1);
   few.look_for_indexes();

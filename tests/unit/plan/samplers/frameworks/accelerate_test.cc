@@ -15,8 +15,8 @@ TEST_CASE("accelerate: SeedableRandomSampler under BatchSamplerShard") {
                      .batch = params.at("batch_size"),
                      .seed = params.at("data_seed")};
     spec.drop_last = params.at("drop_last");
-    spec.keys.split_batches = params.at("split_batches");
-    spec.keys.even_batches = params.at("even_batches");
+    spec.args.split_batches = params.at("split_batches");
+    spec.args.even_batches = params.at("even_batches");
     const auto sampler = sampler_of(spec);
     for (const auto& [rank, expected] : test.at("result").at("ranks").items()) {
       const auto number = static_cast<uint32_t>(std::stoul(rank));
@@ -64,7 +64,7 @@ TEST_CASE("accelerate: seeds of every version") {
 
 TEST_CASE("accelerate: with dispatch_batches the first process reads for all") {
   SamplerSpec spec = job(10, 3, 4, "1");
-  spec.keys.dispatch_batches = true;
+  spec.args.dispatch_batches = true;
   const auto sampler = sampler_of(spec);
   CHECK(indices_of(*sampler, 0, 0) == permutation(10, "1"));
   CHECK(indices_of(*sampler, 0, 1).empty());
@@ -73,7 +73,7 @@ TEST_CASE("accelerate: with dispatch_batches the first process reads for all") {
 
 TEST_CASE("accelerate: without the seedable sampler a generator runs on") {
   SamplerSpec spec = job(24, 2, 4, "5");
-  spec.keys.use_seedable_sampler = false;
+  spec.args.use_seedable_sampler = false;
   // The same as a RandomSampler with a generator of its own, which prepare() seeds from the default one.
   Mt19937 standard(5);
   SamplerSpec plain{.sampler = "torch.random", .n = 24, .seed = std::to_string(torch_random_int64(standard))};
@@ -99,15 +99,15 @@ TEST_CASE("accelerate: without the seedable sampler a generator runs on") {
 
 TEST_CASE("accelerate: what it refuses itself") {
   SamplerSpec spec = job(10, 3, 4, "1");
-  spec.keys.split_batches = true;
+  spec.args.split_batches = true;
   CHECK(refusal_of(spec).starts_with("split_batches:"));
   CHECK(refusal_of(job(0, 2, 4, "1")).starts_with("n:"));
   CHECK(refusal_of(job(9, 2, 4, "")).starts_with("seed: missing"));
   SamplerSpec state = job(9, 2, 4, "");
-  state.keys.state = "AAAA";
+  state.args.state = "AAAA";
   CHECK(refusal_of(state).starts_with("state:"));
   SamplerSpec own = job(9, 2, 4, "1");
-  own.keys.use_seedable_sampler = false;
+  own.args.use_seedable_sampler = false;
   own.generator = TorchGeneratorUse::sampler;
   CHECK(refusal_of(own).starts_with("generator:"));
 }

@@ -50,8 +50,8 @@ TEST_CASE("timm's RepeatAugSampler, whole and fractional repeats") {
   CHECK(check_kind("timm_repeataug", [](const golden::Json& params) {
           SamplerSpec spec{.sampler = "timm.repeataug", .n = params.at("n"), .world = params.at("W")};
           spec.num_repeats = params.at("num_repeats");
-          spec.keys.selected_round = params.at("selected_round");
-          spec.keys.selected_ratio = params.at("selected_ratio");
+          spec.args.selected_round = params.at("selected_round");
+          spec.args.selected_ratio = params.at("selected_ratio");
           return spec;
         }) == 12);
 }
@@ -125,7 +125,7 @@ TEST_CASE("Megatron's random sampler, resumed after any number of samples") {
     const uint32_t world = params.at("D");
     const uint32_t micro_batch = params.at("micro_batch");
     SamplerSpec spec{.sampler = "megatron.random", .n = total, .world = world, .batch = micro_batch};
-    spec.keys.data_sharding = params.at("data_sharding");
+    spec.args.data_sharding = params.at("data_sharding");
     const auto sampler = sampler_of(spec);
     const uint64_t active = total - total % (uint64_t{micro_batch} * world);
     const uint64_t consumed = params.at("consumed");

@@ -24,7 +24,7 @@ TEST_CASE("strided readers go on over the end of the ring") {
     for (const uint32_t world : {1U, 2U, 3U, 5U, 9U}) {
       for (const uint32_t block : {1U, 2U, 3U, 8U, 100U}) {
         const auto sampler =
-            sampler_of({.sampler = "strided", .n = n, .world = world, .keys = {.block = block}});
+            sampler_of({.sampler = "strided", .n = n, .world = world, .args = {.block = block}});
         for (uint32_t rank = 0; rank < world; ++rank) {
           INFO("n " << n << " world " << world << " block " << block << " rank " << rank);
           const auto expected = walk(n, world, block, rank, 8);
@@ -41,5 +41,5 @@ TEST_CASE("a ring of nothing is refused, and a seed is not asked for") {
   CHECK(refusal_of({.sampler = "strided", .n = 0}).starts_with("n:"));
   CHECK(indices_of(*sampler_of({.sampler = "strided", .n = 5, .world = 2}), 0) ==
         std::vector<uint32_t>{0, 2, 4});  // without a block: sample by sample
-  CHECK(spec_of({{"sampler", "Caffe"}, {"world", "2"}, {"block", "16"}}).keys.block == 16);
+  CHECK(spec_of({{"sampler", "Caffe"}, {"world", "2"}, {"block", "16"}}).args.block == 16);
 }

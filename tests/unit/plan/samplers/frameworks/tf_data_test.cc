@@ -11,10 +11,10 @@ TEST_CASE("tf.data shuffles, repeated ones and such with a whole buffer included
     const golden::Json& params = test.at("params");
     // The vectors give the op's pair of seeds, which is (global, op) when both are set.
     SamplerSpec spec{.sampler = "tf.shuffle", .n = params.at("n"), .seed = params.at("seed2")};
-    spec.keys.global_seed = params.at("seed").get<std::string>();
+    spec.args.global_seed = params.at("seed").get<std::string>();
     const int64_t buffer = params.at("buffer_size");
-    spec.keys.buffer_size = buffer < 0 ? 0 : static_cast<uint64_t>(buffer);
-    spec.keys.reshuffle_each_iteration = params.at("reshuffle_each_iteration");
+    spec.args.buffer_size = buffer < 0 ? 0 : static_cast<uint64_t>(buffer);
+    spec.args.reshuffle_each_iteration = params.at("reshuffle_each_iteration");
     const auto sampler = sampler_of(spec);
     uint32_t epoch = 0;
     for (const auto& iteration : test.at("result").at("iterations")) {
@@ -33,7 +33,7 @@ TEST_CASE("tf.data shuffles, repeated ones and such with a whole buffer included
 TEST_CASE("tf.data: seeds are taken modulo 2^31 - 1, and a global one stands for itself") {
   const auto order = [](const std::string& global, const std::string& op) {
     return indices_of(
-        *sampler_of({.sampler = "tf.shuffle", .n = 50, .seed = op, .keys = {.global_seed = global}}), 1);
+        *sampler_of({.sampler = "tf.shuffle", .n = 50, .seed = op, .args = {.global_seed = global}}), 1);
   };
   CHECK(order("", "5") == order("87654321", "5"));
   CHECK(order("", "5") != order("1", "5"));
@@ -56,15 +56,15 @@ TEST_CASE("tf.data: a job that resumes draws from the first pair of seeds again"
 
 TEST_CASE("tf.data: list_files is a shuffle with a buffer for all") {
   const SamplerSpec files{.sampler = "tf.list_files", .n = 100, .seed = "7"};
-  const SamplerSpec shuffle{.sampler = "tf.shuffle", .n = 100, .seed = "7", .keys = {.buffer_size = 100}};
+  const SamplerSpec shuffle{.sampler = "tf.shuffle", .n = 100, .seed = "7", .args = {.buffer_size = 100}};
   for (const uint32_t epoch : {0U, 3U})
     CHECK(indices_of(*sampler_of(files), epoch) == indices_of(*sampler_of(shuffle), epoch));
 }
 
 TEST_CASE("tf.data: shards before and after the shuffle") {
-  SamplerSpec spec{.sampler = "tf.shuffle", .n = 11, .world = 3, .seed = "2", .keys = {.buffer_size = 4}};
+  SamplerSpec spec{.sampler = "tf.shuffle", .n = 11, .world = 3, .seed = "2", .args = {.buffer_size = 4}};
   const auto whole =
-      indices_of(*sampler_of({.sampler = "tf.shuffle", .n = 11, .seed = "2", .keys = {.buffer_size = 4}}), 1);
+      indices_of(*sampler_of({.sampler = "tf.shuffle", .n = 11, .seed = "2", .args = {.buffer_size = 4}}), 1);
   for (uint32_t rank = 0; rank < 3; ++rank) {
     INFO("rank " << rank);
     spec.shard = ShardPlace::none;
@@ -76,7 +76,7 @@ TEST_CASE("tf.data: shards before and after the shuffle") {
     spec.shard = ShardPlace::before;
     const uint64_t mine = rank == 2 ? 3 : 4;
     std::vector<uint32_t> own = indices_of(
-        *sampler_of({.sampler = "tf.shuffle", .n = mine, .seed = "2", .keys = {.buffer_size = 4}}), 1);
+        *sampler_of({.sampler = "tf.shuffle", .n = mine, .seed = "2", .args = {.buffer_size = 4}}), 1);
     for (uint32_t& index : own) index = rank + index * 3;
     CHECK(indices_of(*sampler_of(spec), 1, rank) == own);
   }

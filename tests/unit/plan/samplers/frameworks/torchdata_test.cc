@@ -16,7 +16,7 @@ size_t check_section(const std::string& section, LibraryVersion torchdata) {
                      .batch = params.at("batch_size"),
                      .seed = params.at("seed"),
                      .workers = params.at("num_workers")};
-    spec.keys.persistent_workers = params.at("persistent_workers");
+    spec.args.persistent_workers = params.at("persistent_workers");
     spec.torchdata = torchdata;
     if (params.at("generator") == "default") spec.generator = TorchGeneratorUse::default_generator;
     const auto sampler = sampler_of(spec);
@@ -50,7 +50,7 @@ TEST_CASE("a resumed StatefulDataLoader begins with the epoch of its state") {
     }
   }
   SamplerSpec spec{
-      .sampler = "torchdata.random", .n = 37, .keys = {.state = blob}, .workers = 2, .first_epoch = 5};
+      .sampler = "torchdata.random", .n = 37, .args = {.state = blob}, .workers = 2, .first_epoch = 5};
   Mt19937 generator(42);
   const auto drawn = [&] {
     std::vector<uint32_t> order(37);

@@ -8,7 +8,7 @@ namespace {
 SamplerSpec job(const std::string& seed, uint64_t buffer, bool detshuffle = false) {
   SamplerSpec spec{.sampler = "webdataset", .n = 8, .seed = seed};
   spec.shardshuffle = buffer;
-  spec.keys.detshuffle = detshuffle;
+  spec.args.detshuffle = detshuffle;
   return spec;
 }
 
@@ -37,13 +37,13 @@ TEST_CASE("WebDataset's detshuffle counts epochs where the process lives on") {
   CHECK(indices_of(*sampler_of(spec), 3) == plain("45"));
   spec.workers = 1;
   CHECK(indices_of(*sampler_of(spec), 3) == plain("42"));
-  spec.keys.persistent_workers = true;
+  spec.args.persistent_workers = true;
   CHECK(indices_of(*sampler_of(spec), 3) == plain("45"));
   // A job that resumes epoch 3 counts from 0 in its new process.
   spec.first_epoch = 3;
   CHECK(indices_of(*sampler_of(spec), 3) == plain("42"));
   CHECK(indices_of(*sampler_of(spec), 5) == plain("44"));
-  spec.keys.persistent_workers = false;
+  spec.args.persistent_workers = false;
   CHECK(indices_of(*sampler_of(spec), 5) == plain("42"));
   CHECK(refusal_of(job("str:x", 100, true)).starts_with("seed:"));
   CHECK(refusal_of(job("1", 0, true)).starts_with("detshuffle:"));
@@ -53,7 +53,7 @@ TEST_CASE("WebDataset's detshuffle counts epochs where the process lives on") {
 TEST_CASE("a pipeline that shuffles all shards and then deals them, as open_clip's") {
   SamplerSpec spec{.sampler = "webdataset", .n = 11, .world = 2, .seed = "42"};
   spec.shardshuffle = 6;
-  spec.keys.initial = 3;
+  spec.args.initial = 3;
   spec.shard = ShardPlace::after;
   CHECK(indices_of(*sampler_of(spec), 0, 0) == std::vector<uint32_t>{0, 7, 1, 10, 8, 6});
   CHECK(indices_of(*sampler_of(spec), 0, 1) == std::vector<uint32_t>{3, 2, 9, 5, 4});
@@ -64,16 +64,16 @@ TEST_CASE("a pipeline that shuffles all shards and then deals them, as open_clip
   spec.workers = 2;
   CHECK(indices_of(*sampler_of(spec), 0, 1) == std::vector<uint32_t>{3, 2, 9, 5, 4});
   CHECK(indices_of(*sampler_of(spec), 3, 1) == std::vector<uint32_t>{3, 2, 9, 5, 4});
-  spec.keys.initial = 0;
+  spec.args.initial = 0;
   CHECK(indices_of(*sampler_of(spec), 0, 1) != std::vector<uint32_t>{3, 2, 9, 5, 4});
 }
 
 TEST_CASE("the epoch of a detshuffle may come from the script") {
   SamplerSpec spec{.sampler = "webdataset", .n = 11, .world = 2, .seed = "42", .workers = 2};
   spec.shardshuffle = 6;
-  spec.keys.initial = 3;
+  spec.args.initial = 3;
   spec.shard = ShardPlace::after;
-  spec.keys.detshuffle = true;
+  spec.args.detshuffle = true;
   const std::vector<uint32_t> first{0, 7, 1, 10, 8, 6};
   const std::vector<uint32_t> fourth{2, 5, 0, 10, 7, 6};  // of seed 45
   CHECK(indices_of(*sampler_of(spec), 0, 0) == first);
@@ -82,7 +82,7 @@ TEST_CASE("the epoch of a detshuffle may come from the script") {
   CHECK(indices_of(*sampler_of(spec), 3, 0) == fourth);
   spec.set_epoch = false;  // each worker counts, and ends with the epoch
   CHECK(indices_of(*sampler_of(spec), 6, 0) == first);
-  spec.keys.persistent_workers = true;
+  spec.args.persistent_workers = true;
   CHECK(indices_of(*sampler_of(spec), 6, 0) == fourth);
   spec.set_epoch = true;
   spec.seed = "-1";
@@ -108,7 +108,7 @@ TEST_CASE("parts of a WebDataset pipeline that do not go together are refused") 
   spec.shardshuffle = std::nullopt;
   CHECK(refusal_of(spec).starts_with("method:"));
   spec = job("1", 0);
-  spec.keys.initial = 5;
+  spec.args.initial = 5;
   CHECK(refusal_of(spec).starts_with("initial:"));
   spec = job("1", 10, true);
   spec.set_epoch = false;

@@ -25,9 +25,9 @@ SamplerSpec job() {
 
 TEST_CASE("a StreamingDataset partitions its shuffle") {
   SamplerSpec spec = job();
-  spec.keys.shuffle_algo = "py1br";
-  spec.keys.shuffle_block_size = 64;
-  spec.keys.num_canonical_nodes = 4;
+  spec.args.shuffle_algo = "py1br";
+  spec.args.shuffle_block_size = 64;
+  spec.args.num_canonical_nodes = 4;
   spec.seed = "5";
   const auto sampler = sampler_of(spec);
   const auto partition = StreamingPartition::make({.samples = 545,
@@ -57,18 +57,18 @@ TEST_CASE("what a StreamingDataset takes if it is not told") {
   SamplerSpec spec = job();
   const auto usual = indices_of(*sampler_of(spec), 1, 2);
   spec.seed = "9176";
-  spec.keys.shuffle_algo = "py1e";
-  spec.keys.num_canonical_nodes = 2;
-  spec.keys.shuffle_block_size = 2'000'000;
+  spec.args.shuffle_algo = "py1e";
+  spec.args.num_canonical_nodes = 2;
+  spec.args.shuffle_block_size = 2'000'000;
   CHECK(indices_of(*sampler_of(spec), 1, 2) == usual);
 
   SamplerSpec by_shard = job();
-  by_shard.keys.shuffle_algo = "py1s";
+  by_shard.args.shuffle_algo = "py1s";
   const auto wide = indices_of(*sampler_of(by_shard), 1, 2);
-  by_shard.keys.num_canonical_nodes = 128;
+  by_shard.args.num_canonical_nodes = 128;
   CHECK(indices_of(*sampler_of(by_shard), 1, 2) == wide);
-  by_shard.keys.initial_physical_nodes = 2;
-  by_shard.keys.num_canonical_nodes = 0;
+  by_shard.args.initial_physical_nodes = 2;
+  by_shard.args.num_canonical_nodes = 0;
   CHECK(indices_of(*sampler_of(by_shard), 1, 2) == wide);
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("a resumed StreamingDataset goes on within its epoch") {
   SamplerSpec spec = job();
   const auto whole = sampler_of(spec);
   spec.first_epoch = 2;
-  spec.keys.sample_in_epoch = 96;  // six steps of four ranks
+  spec.args.sample_in_epoch = 96;  // six steps of four ranks
   const auto resumed = sampler_of(spec);
   for (uint32_t rank = 0; rank < 4; ++rank) {
     auto rest = indices_of(*whole, 2, rank);
@@ -91,10 +91,10 @@ TEST_CASE("a StreamingDataset that does not shuffle needs no shards") {
   spec.shard_sizes = nullptr;
   CHECK(refusal_of(spec).starts_with("shard_sizes: missing"));
   spec.shuffle = false;
-  spec.keys.num_canonical_nodes = 2;
+  spec.args.num_canonical_nodes = 2;
   CHECK(indices_of(*sampler_of(spec), 0, 0)[1] == 2);
   spec.shuffle = true;
-  spec.keys.shuffle_algo = "naive";
+  spec.args.shuffle_algo = "naive";
   CHECK(indices_of(*sampler_of(spec), 0, 0).size() == 137);
 }
 
@@ -107,14 +107,14 @@ TEST_CASE("a StreamingDataset's plan that cannot be right is refused") {
   CHECK(refused([](SamplerSpec& s) {
           s.shard_sizes = shards({500, 44});
         }).starts_with("shard_sizes: they add up to 544"));
-  CHECK(refused([](SamplerSpec& s) { s.keys.shuffle_algo = "py9"; }).starts_with("shuffle_algo:"));
-  CHECK(refused([](SamplerSpec& s) { s.keys.shuffle_block_size = 3; }).starts_with("shuffle_block_size:"));
+  CHECK(refused([](SamplerSpec& s) { s.args.shuffle_algo = "py9"; }).starts_with("shuffle_algo:"));
+  CHECK(refused([](SamplerSpec& s) { s.args.shuffle_block_size = 3; }).starts_with("shuffle_block_size:"));
   CHECK(refused([](SamplerSpec& s) { s.seed = "-1"; }).starts_with("seed:"));
-  CHECK(refused([](SamplerSpec& s) { s.keys.num_canonical_nodes = 3; }).starts_with("num_canonical_nodes:"));
+  CHECK(refused([](SamplerSpec& s) { s.args.num_canonical_nodes = 3; }).starts_with("num_canonical_nodes:"));
   CHECK(
-      refused([](SamplerSpec& s) { s.keys.num_canonical_nodes = 1024; }).starts_with("num_canonical_nodes:"));
+      refused([](SamplerSpec& s) { s.args.num_canonical_nodes = 1024; }).starts_with("num_canonical_nodes:"));
   CHECK(refused([](SamplerSpec& s) { s.ranks_per_node = 3; }).starts_with("ranks_per_node:"));
-  CHECK_THAT(refused([](SamplerSpec& s) { s.keys.sample_in_epoch = 545; }),
+  CHECK_THAT(refused([](SamplerSpec& s) { s.args.sample_in_epoch = 545; }),
              StartsWith("sample_in_epoch:") && Contains("first_epoch one higher"));
   CHECK(refused([](SamplerSpec& s) { s.n = 0; }).starts_with("n:"));
 }
