@@ -55,13 +55,15 @@ struct TransferGroup {
 class Store final : public NvmeStore {
  public:
   Store(const NvmeOptions& options, NvmeDirectory directory, std::unique_ptr<NvmeSegments> segments,
-        const NvmeIndexLimits& limits, uint64_t slack, IoBackend& io, Logger& log, Metrics& metrics)
+        const NvmeIndexLimits& limits, uint64_t slack, IoBackend& io, const Clock& clock, Logger& log,
+        Metrics& metrics)
       : options_(options),
         directory_(std::move(directory)),
         segments_(std::move(segments)),
         limits_(limits),
         slack_(slack),
         io_(io),
+        clock_(clock),
         log_(log),
         metrics_(metrics),
         table_(segments_->layout().segment_slots) {}
@@ -177,6 +179,7 @@ class Store final : public NvmeStore {
   const NvmeIndexLimits limits_;
   const uint64_t slack_;  // bytes
   IoBackend& io_;
+  const Clock& clock_;
   Logger& log_;
   Metrics& metrics_;
   bool counted_ = false;
@@ -195,7 +198,6 @@ class Store final : public NvmeStore {
 
   // Self-synchronised.
   CondVar idle_;
-  SteadyClock clock_;
   std::unique_ptr<NvmeIndex> index_;
 };
 
@@ -564,7 +566,8 @@ Status Store::record_write(Writing& writing, int code) {
 }  // namespace
 
 Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, const SegmentLayout& layout,
-                                                   IoBackend& io, Logger& log, Metrics& metrics) {
+                                                   IoBackend& io, const Clock& clock, Logger& log,
+                                                   Metrics& metrics) {
   if (options.capacity < kSmallestNvmeCapacity) {
     return Error{EINVAL, fmt::format("NVMe directory {}: a capacity of {} is too small; give at least {}",
                                      options.directory, format_size(options.capacity),
@@ -577,14 +580,14 @@ Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, c
   auto segments = NvmeSegments::open(layout, directory->directory.get(), options.directory, limit, log);
   if (!segments) return segments.error();
   auto store = std::make_unique<Store>(options, std::move(*directory), std::move(*segments), limits,
-                                       limit / kSlackDivisor, io, log, metrics);
+                                       limit / kSlackDivisor, io, clock, log, metrics);
   if (Status status = store->load(); !status) return status.error();
   return std::unique_ptr<NvmeStore>(std::move(store));
 }
 
-Result<std::unique_ptr<NvmeStore>> NvmeStore::open(const NvmeOptions& options, IoBackend& io, Logger& log,
-                                                   Metrics& metrics) {
-  return open_nvme_store(options, SegmentLayout(), io, log, metrics);
+Result<std::unique_ptr<NvmeStore>> NvmeStore::open(const NvmeOptions& options, IoBackend& io,
+                                                   const Clock& clock, Logger& log, Metrics& metrics) {
+  return open_nvme_store(options, SegmentLayout(), io, clock, log, metrics);
 }
 
 }  // namespace clairfs

@@ -60,10 +60,10 @@ class NvmeStore {
  public:
   /// Opens or creates the store. Errors (one line, with the fix): directory missing, not ours, mode too open,
   /// a symlink, locked by another daemon (names its pid), read-only, no space. A damaged index is not an
-  /// error: what can be trusted is kept, the rest forgotten, one warning logged. `io`, `log` and `metrics`
-  /// outlive the store.
-  static Result<std::unique_ptr<NvmeStore>> open(const NvmeOptions& options, IoBackend& io, Logger& log,
-                                                 Metrics& metrics);
+  /// error: what can be trusted is kept, the rest forgotten, one warning logged. `io`, `clock`, `log` and
+  /// `metrics` outlive the store.
+  static Result<std::unique_ptr<NvmeStore>> open(const NvmeOptions& options, IoBackend& io,
+                                                 const Clock& clock, Logger& log, Metrics& metrics);
   virtual ~NvmeStore() = default;
 
   /// Bytes of chunks, each rounded up to 4 KiB and at least kNvmeSmallestShare, that an empty store of

@@ -13,7 +13,8 @@ namespace clairfs {
 inline constexpr uint64_t kSmallestNvmeCapacity = 1 << 20;
 
 Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, const SegmentLayout& layout,
-                                                   IoBackend& io, Logger& log, Metrics& metrics);
+                                                   IoBackend& io, const Clock& clock, Logger& log,
+                                                   Metrics& metrics);
 
 /// Bytes that segments may take. REQUIRES: capacity >= kSmallestNvmeCapacity.
 uint64_t nvme_segment_limit(uint64_t capacity, const NvmeIndexLimits& limits, const SegmentLayout& layout);

@@ -65,7 +65,7 @@ Result<NvmeTier> open_nvme(MountBase& base, const Catalog& catalog) {
     if (!io) return io.error();
     tier.io.push_back(std::move(*io));
     auto store = NvmeStore::open({directory.directory, directory.capacity, mean_chunk, base.options.source},
-                                 *tier.io.back(), base.log, base.metrics);
+                                 *tier.io.back(), base.clock, base.log, base.metrics);
     if (!store) return store.error();
     tier.stores.push_back(std::move(*store));
   }

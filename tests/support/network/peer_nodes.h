@@ -143,7 +143,7 @@ class PeerNode {
     nvme.make_directory("nvme");
     std::filesystem::permissions(nvme.at("nvme"), std::filesystem::perms::owner_all);
     nvme_io = std::move(*make_io_backend({IoKind::threads, 8, "nvme-io"}, log.logger()));
-    store = std::move(*NvmeStore::open({nvme.at("nvme"), capacity}, *nvme_io, log.logger(), metrics));
+    store = std::move(*NvmeStore::open({nvme.at("nvme"), capacity}, *nvme_io, clock, log.logger(), metrics));
   }
 };
 

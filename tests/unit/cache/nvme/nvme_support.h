@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "cache/nvme/store_impl.h"
+#include "tests/support/moved_clock.h"
 #include "tests/unit/cache/io/io_support.h"
 
 namespace clairfs::testing {
@@ -87,7 +88,7 @@ struct StoreFixture {
   }
 
   Result<std::unique_ptr<NvmeStore>> try_open(const SegmentLayout& layout = kSmallSegments) {
-    return open_nvme_store({directory, capacity}, layout, *io, log.log, metrics);
+    return open_nvme_store({directory, capacity}, layout, *io, clock, log.log, metrics);
   }
   /// (Re)opens; what the last one left is on disk.
   NvmeStore& open(const SegmentLayout& layout = kSmallSegments) {
@@ -99,6 +100,7 @@ struct StoreFixture {
   TemporaryDirectory temporary;
   std::string directory = temporary / "store";
   uint64_t capacity = 2 << 20;
+  MovedClock clock;
   CapturedLog log;
   Metrics metrics;
   std::unique_ptr<IoBackend> io;

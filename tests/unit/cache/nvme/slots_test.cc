@@ -90,7 +90,8 @@ TEST_CASE("each slot is one chunk's at a time and none is lost, whatever is writ
   std::atomic<size_t> refused{0};
   std::atomic<size_t> reads{0};
   std::atomic<size_t> wrong{0};
-  const auto opened = open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.log.log, f.metrics);
+  const auto opened =
+      open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.clock, f.log.log, f.metrics);
   NvmeStore& store = **opened;
   const uint64_t room = store.available();
   const uint64_t bytes = store.bytes();

@@ -223,7 +223,8 @@ TEST_CASE("a store in use cannot be opened again, and says by whom it is used") 
 TEST_CASE("failed reads forget the chunk; eight in a row switch the store off") {
   StoreFixture f(both_kinds());
   FaultyIo io(*f.io);
-  const auto opened = open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.log.log, f.metrics);
+  const auto opened =
+      open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.clock, f.log.log, f.metrics);
   NvmeStore& store = **opened;
   for (uint64_t n = 0; n < 20; ++n) REQUIRE(put(store, n, content_of(n, 100)).ok());
   io.fail_reads = true;
@@ -252,7 +253,8 @@ TEST_CASE("failed reads forget the chunk; eight in a row switch the store off") 
 TEST_CASE("a failed write stops writing but not reading") {
   StoreFixture f(both_kinds());
   FaultyIo io(*f.io);
-  const auto opened = open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.log.log, f.metrics);
+  const auto opened =
+      open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.clock, f.log.log, f.metrics);
   NvmeStore& store = **opened;
   REQUIRE(put(store, 1, "one").ok());
   io.fail_writes = true;
@@ -270,7 +272,8 @@ TEST_CASE("a failed write stops writing but not reading") {
 TEST_CASE("a write that finds the disk full ends growth, is told once, and what there is serves on") {
   StoreFixture f(both_kinds());
   FaultyIo io(*f.io);
-  const auto opened = open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.log.log, f.metrics);
+  const auto opened =
+      open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.clock, f.log.log, f.metrics);
   NvmeStore& store = **opened;
   REQUIRE(put(store, 1, "one").ok());
   REQUIRE(store.available() > 1 << 20);
@@ -296,7 +299,7 @@ TEST_CASE("a disk that does not answer a read or a write is a trouble until it d
   FaultyIo io(*f.io);
   NvmeOptions options{f.directory, f.capacity};
   options.patience = Duration::zero();
-  const auto opened = open_nvme_store(options, kSmallSegments, io, f.log.log, f.metrics);
+  const auto opened = open_nvme_store(options, kSmallSegments, io, f.clock, f.log.log, f.metrics);
   NvmeStore& store = **opened;
   const auto answers = [&] { return store.troubles().silent.empty(); };
   REQUIRE(put(store, 1, "one").ok());
@@ -324,16 +327,18 @@ TEST_CASE("a disk that does not answer a read or a write is a trouble until it d
 TEST_CASE("what takes no longer than a disk may is no trouble") {
   StoreFixture f(IoKind::threads);
   FaultyIo io(*f.io);
-  NvmeOptions options{f.directory, f.capacity};
-  options.patience = std::chrono::hours(1);
-  const auto opened = open_nvme_store(options, kSmallSegments, io, f.log.log, f.metrics);
+  const auto opened =
+      open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.clock, f.log.log, f.metrics);
   NvmeStore& store = **opened;
   REQUIRE(put(store, 1, "one").ok());
   io.hold_reads = true;
   const Buffer buffer(kSlotSize);
   Waiter<Status> waiter;
   store.read(key_of(1), {buffer.whole()}, waiter.callback());
+  f.clock.time += kNvmePatience - Duration(1);
   CHECK(store.troubles().silent.empty());
+  f.clock.time += Duration(1);
+  CHECK_THAT(store.troubles().silent, StartsWith("no answer for 10"));
   io.let_go();
   CHECK(waiter.get().ok());
 }
@@ -341,7 +346,8 @@ TEST_CASE("what takes no longer than a disk may is no trouble") {
 TEST_CASE("slots of a dropped chunk are not reused while it is being read") {
   StoreFixture f(both_kinds());
   FaultyIo io(*f.io);
-  const auto opened = open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.log.log, f.metrics);
+  const auto opened =
+      open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.clock, f.log.log, f.metrics);
   NvmeStore& store = **opened;
   REQUIRE(put(store, 1, content_of(1, 200'000)).ok());
   io.hold_reads = true;

@@ -253,7 +253,7 @@ TEST_CASE("two stores count into the same metrics") {
   f.open();
   StoreFixture other(IoKind::threads);
   const auto second =
-      open_nvme_store({other.directory, f.capacity}, kSmallSegments, *f.io, f.log.log, f.metrics);
+      open_nvme_store({other.directory, f.capacity}, kSmallSegments, *f.io, f.clock, f.log.log, f.metrics);
   REQUIRE(second.ok());
   REQUIRE(put(*f.store, 1, "one").ok());
   REQUIRE(put(**second, 2, "two").ok());
