@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "tests/support/reader_model.h"
 #include "tests/support/staging_fixture.h"
 #include "tests/unit/plan/inference/watched/kernel_reads.h"
+#include "tests/unit/plan/plans_by_hand.h"
 
 namespace clairfs::found_records {
 namespace {
@@ -73,6 +75,7 @@ struct RecordsFixture {
       };
     }
     deps.infer = InferMode::cheap;
+    deps.by_hand = true;
     deps.when_idle = false;
     deps.processes = [](uint32_t) { return std::optional<ProcessFacts>(); };
     plans.emplace(std::move(deps));
@@ -85,6 +88,10 @@ struct RecordsFixture {
   void read(FileId file, const Samples& order, uint32_t begin, uint32_t end) {
     for (uint32_t i = begin; i < end; ++i) read(file, order[i]);
   }
+  bool settle() { return settle_plans(*plans, clock.time); }
+  bool settle_until(const std::function<bool()>& condition) {
+    return settle_plans_until(*plans, clock, condition);
+  }
   uint64_t seen() const { return nlohmann::json::parse(plans->detect(true)).at("opens").get<uint64_t>(); }
   bool follows(const std::string& words) const {
     return plans->next("auto", 1).ok() && plans->texts().find(words) != std::string::npos;
@@ -93,7 +100,7 @@ struct RecordsFixture {
   TempTree tree;
   TempTree saved;
   DatasetSource dataset = (write_files(tree), scanned(tree, 1 << 20));
-  SteadyClock clock;
+  MovedClock clock;
   StagingFixture staged;
   IndexStore indexes{saved.path(), staged.log.logger()};
   KernelReads kernel{kRecords * kStride, KernelReads::Way::page_by_page};  // of the file that is read
@@ -114,7 +121,7 @@ TEST_CASE("rows of an array that are read in a known order are planned without a
                        Access::read);  // the header: it is watched from here
   const Samples first = order_of_records(0);
   mount.read(kArray, first, 0, 70);
-  REQUIRE(eventually([&] { return mount.follows("seed=42"); }));
+  REQUIRE(mount.settle_until([&] { return mount.follows("seed=42"); }));
   CHECK(mount.follows("format=npy file=rows.npy"));
   const auto told = nlohmann::json::parse(mount.plans->detect(true));
   CHECK(told.at("state") == "found");
@@ -127,7 +134,7 @@ TEST_CASE("rows of an array that are read in a known order are planned without a
   // What was consumed is no longer in the page cache.
   mount.kernel = KernelReads(kRecords * kStride, KernelReads::Way::page_by_page);
   mount.read(kArray, order_of_records(1), 0, 100);
-  CHECK(eventually([&] { return mount.follows("first_epoch=1"); }));
+  CHECK(mount.settle_until([&] { return mount.follows("first_epoch=1"); }));
 }
 
 TEST_CASE("records of a database are planned from its saved index, and nothing is read for that") {
@@ -135,14 +142,12 @@ TEST_CASE("records of a database are planned from its saved index, and nothing i
   mount.save_index();
   mount.begin(false);
   const Samples order = order_of_records(0);
-  uint32_t next = 0;
-  // Until the saved indexes were looked for the file is one like any other.
-  REQUIRE(eventually([&] {
-    if (next < kRecords / 2) mount.read(kDatabase, order[next++]);
-    return mount.seen() > 1;
-  }));
-  mount.read(kDatabase, order, next, next + 70);
-  REQUIRE(eventually([&] { return mount.follows("seed=42"); }));
+  mount.read(kDatabase, order, 0, 5);
+  CHECK(mount.seen() == 1);  // one like any other, until the saved indexes were looked for
+  REQUIRE(mount.settle());
+  mount.read(kDatabase, order, 5, 80);
+  CHECK(mount.seen() > 1);
+  REQUIRE(mount.settle_until([&] { return mount.follows("seed=42"); }));
   CHECK(mount.follows("format=lmdb file=train.mdb"));
   CHECK(mount.follows("keys=cursor"));
 }
@@ -161,8 +166,7 @@ TEST_CASE("a database without an index is a file that was opened once, and nothi
   mount.begin(false);
   mount.read(kDatabase, order_of_records(0), 0, 200);
   CHECK(mount.seen() == 1);
-  mount.plans->stop();
-  CHECK(!mount.follows(""));
+  CHECK(!mount.settle_until([&] { return mount.seen() > 1 || mount.follows(""); }));
 }
 
 TEST_CASE("an index that is made while the mount is there is known to those who watch") {
@@ -177,11 +181,9 @@ TEST_CASE("an index that is made while the mount is there is known to those who 
     const auto said = mount.plans->index(plan);
     return said && !said->starts_with("indexing ");
   }));
-  uint32_t next = 5;
-  CHECK(eventually([&] {
-    if (next < kRecords / 2) mount.read(kDatabase, order[next++]);
-    return mount.seen() > 1;
-  }));
+  REQUIRE(mount.settle());
+  mount.read(kDatabase, order, 5, 10);
+  CHECK(mount.seen() > 1);
 }
 
 }  // namespace clairfs::found_records
