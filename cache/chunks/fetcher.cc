@@ -143,12 +143,12 @@ void Fetcher::verify(const FetchPtr& fetch) {
   FetchRequest request;
   request.file = deps_.catalog.range(fetch->chunk).file;
   request.demand = demand_of(fetch);
-  request.done = [this, fetch, file = request.file](const Result<Origin>& outcome) {
-    if (!outcome && outcome.error().code == kOtherCtime) {
+  request.done = [this, fetch, file = request.file](const Fetched& outcome) {
+    if (outcome.failure() == FetchFailure::other_ctime) {
       deps_.tiers.forget(*fetch->store, fetch->chunk);
       return fetch_without_nvme(fetch);
     }
-    if (!outcome) return finish(fetch, outcome.error());
+    if (!outcome) return finish(fetch, outcome);
     unverified_[file.index()] = false;
     begin_again(fetch);
     under_way_.fetch_sub(1);
@@ -209,7 +209,7 @@ void Fetcher::fetch_from_source(const FetchPtr& fetch) {
   request.memory = fetch->data->block.slices(0, range.length);
   request.demand = demand_of(fetch);
   request.scope = fetch->may_wait ? FetchScope::anywhere : FetchScope::local_or_pfs;
-  request.done = [this, fetch](const Result<Origin>& outcome) { finish(fetch, outcome); };
+  request.done = [this, fetch](const Fetched& outcome) { finish(fetch, outcome); };
   deps_.source.start(std::move(request));
 }
 
@@ -235,7 +235,7 @@ bool Fetcher::fetch_in_parts(const FetchPtr& fetch) {
     request.scope = FetchScope::local_or_pfs;  // so that no part can lose its memory
     request.rest = part != parts.front();
     request.with_next = part != parts.back();
-    request.done = [this, fetch, part](const Result<Origin>& outcome) { finish_part(fetch, *part, outcome); };
+    request.done = [this, fetch, part](const Fetched& outcome) { finish_part(fetch, *part, outcome); };
     deps_.source.start(std::move(request));
   }
   return true;
@@ -243,7 +243,7 @@ bool Fetcher::fetch_in_parts(const FetchPtr& fetch) {
 
 // The end of a part. It counts as under way until it has let go of the data, as those whom it answers have.
 // The last one carries the fetch on.
-void Fetcher::finish_part(const FetchPtr& fetch, FetchPart& part, const Result<Origin>& outcome) {
+void Fetcher::finish_part(const FetchPtr& fetch, FetchPart& part, const Fetched& outcome) {
   ChunkRef data = fetch->data;
   ChunkTable::PartEnded now = deps_.table.part_ended(*fetch, part, outcome.ok());
   for (const FetchWaiter& waiter : now.waiters) {
@@ -270,7 +270,7 @@ ChunkRef Fetcher::move_to_ram(Fetch& fetch, ChunkRef data) {
 }
 
 // The end of every transfer of a fetch.
-void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
+void Fetcher::finish(const FetchPtr& fetch, const Fetched& outcome) {
   ChunkRef data = std::move(fetch->data);
   deps_.transit.leave(TransitClass::others, fetch->others_transit);
   if (outcome) {
@@ -284,7 +284,7 @@ void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
     } else if (to_nvme) {
       deps_.tiers.write_later(fetch->chunk, data);
     }
-  } else if (outcome.error().code == kMemoryLost) {
+  } else if (outcome.failure() == FetchFailure::memory_lost) {
     deps_.transit.lose(data);
     take_back(*fetch);
     deps_.table.keep_from_others(*fetch);  // so that this ends
@@ -369,17 +369,17 @@ std::optional<TransitClass> Fetcher::begin_range(const std::shared_ptr<Range>& r
   request.memory = range->data->block.slices(0, range->length);
   request.demand = {range, &range->demand};
   request.scope = range->scope;
-  request.done = [this, range](const Result<Origin>& outcome) { finish_range(range, outcome); };
+  request.done = [this, range](const Fetched& outcome) { finish_range(range, outcome); };
   deps_.source.start(std::move(request));
   return std::nullopt;
 }
 
-void Fetcher::finish_range(const std::shared_ptr<Range>& range, const Result<Origin>& outcome) {
+void Fetcher::finish_range(const std::shared_ptr<Range>& range, const Fetched& outcome) {
   ChunkRef data = std::move(range->data);
   if (range->scope == FetchScope::anywhere) deps_.transit.leave(TransitClass::others, data->block.capacity());
   if (outcome) {
     range->done(AcquiredChunk{data, *outcome, false, range->offset % deps_.catalog.chunk_size(range->file)});
-  } else if (outcome.error().code == kMemoryLost) {
+  } else if (outcome.failure() == FetchFailure::memory_lost) {
     deps_.transit.lose(data);
     range->scope = FetchScope::local_or_pfs;
     start_range(range);

@@ -98,19 +98,19 @@ class Fetcher {
   void fetch_from_source(const FetchPtr& fetch);
   bool may_split(FileId file) const;
   bool fetch_in_parts(const FetchPtr& fetch);
-  void finish_part(const FetchPtr& fetch, FetchPart& part, const Result<Origin>& outcome);
+  void finish_part(const FetchPtr& fetch, FetchPart& part, const Fetched& outcome);
   void promise_room(Fetch& fetch, bool on_nvme, const Use& use);
   void place_for_parts(Fetch& fetch) const;
   void take_back(Fetch& fetch);
   ChunkRef move_to_ram(Fetch& fetch, ChunkRef data);
-  void finish(const FetchPtr& fetch, const Result<Origin>& outcome);
+  void finish(const FetchPtr& fetch, const Fetched& outcome);
   void publish(const Fetch& fetch, const ChunkRef& data, Origin origin);
   void fail(const Fetch& fetch, const Error& error);
   void ended(ChunkRef data);
 
   void start_range(const std::shared_ptr<Range>& range);
   std::optional<TransitClass> begin_range(const std::shared_ptr<Range>& range);
-  void finish_range(const std::shared_ptr<Range>& range, const Result<Origin>& outcome);
+  void finish_range(const std::shared_ptr<Range>& range, const Fetched& outcome);
 
   const Deps deps_;
   const size_t most_in_parts_;

@@ -44,11 +44,6 @@ bool lacks_descriptors(const Error& error) {
   return error.code == EMFILE || error.code == ENFILE;
 }
 
-// To those who ask a source (source.h). NFS and AFS say EKEYEXPIRED when a ticket of Kerberos has expired.
-bool means_something_else(const Error& error) {
-  return error.code == kMemoryLost || error.code == kOtherCtime;
-}
-
 }  // namespace
 
 PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOptions& options,
@@ -297,23 +292,20 @@ void PfsSource::answer(const Operation& operation, const Result<FileRead::Outcom
   for (const auto& [arrival, request, alone] : operation.parts) {
     const uint64_t bytes = std::min(left, request.length);
     left -= bytes;
-    if (const Status status = check_outcome(request, outcome, bytes); status) {
-      request.done(Origin::pfs);
-    } else {
-      request.done(status.error());
-    }
+    request.done(check_outcome(request, outcome, bytes));
   }
 }
 
-Status PfsSource::check_outcome(const FetchRequest& request, const Result<FileRead::Outcome>& outcome,
-                                uint64_t bytes) {
+Fetched PfsSource::check_outcome(const FetchRequest& request, const Result<FileRead::Outcome>& outcome,
+                                 uint64_t bytes) {
   if (outcome) {
     if (outcome->stamp != catalog_.stamp(request.file)) return stale(request.file, "size or mtime differ");
     if (bytes != request.length) return stale(request.file, "it ended early");
     if (request.length == 0 && outcome->ctime_ns != catalog_.source_state(request.file).ctime_ns) {
-      return Error{kOtherCtime, escaped(catalog_.path(request.file)) + " has another ctime"};
+      return {Error{ESTALE, escaped(catalog_.path(request.file)) + " has another ctime"},
+              FetchFailure::other_ctime};
     }
-    return {};
+    return Origin::pfs;
   }
   switch (outcome.error().code) {
     case ENOENT:
@@ -334,11 +326,10 @@ Status PfsSource::check_outcome(const FetchRequest& request, const Result<FileRe
   MutexLock lock(mutex_);
   if (troubles_.failed.empty())
     troubles_.failed = fmt::format("{} ({})", path, std::strerror(outcome.error().code));
-  if (means_something_else(outcome.error())) return Error{EIO, outcome.error().message};
   return outcome.error();
 }
 
-Status PfsSource::stale(FileId file, const std::string& why) {
+Error PfsSource::stale(FileId file, const std::string& why) {
   metrics_.pfs_stale_files.add();
   const std::string path = escaped(catalog_.path(file));
   const Error error{ESTALE,

@@ -110,8 +110,9 @@ class PfsSource final : public ChunkSource {
   bool put_back(Operation& operation, const Error& error) EXCLUDES(mutex_);
   void repeat_singly(Operation& operation) REQUIRES(mutex_);
   void answer(const Operation& operation, const Result<FileRead::Outcome>& outcome) EXCLUDES(mutex_);
-  Status check_outcome(const FetchRequest& request, const Result<FileRead::Outcome>& outcome, uint64_t bytes);
-  Status stale(FileId file, const std::string& why);
+  Fetched check_outcome(const FetchRequest& request, const Result<FileRead::Outcome>& outcome,
+                        uint64_t bytes);
+  Error stale(FileId file, const std::string& why);
   SharedFd open_deep(const std::string& path);
   SharedFd kept_open(FileId file) EXCLUDES(mutex_);
   void keep_open(FileId file, Fd fd) EXCLUDES(mutex_);

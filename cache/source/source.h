@@ -1,10 +1,10 @@
 // The seam to wherever bytes come from when they are not here: the PFS, the other nodes.
 #pragma once
 
-#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <sys/uio.h>
@@ -15,15 +15,27 @@
 
 namespace clairfs {
 
-/// The code of a fetch that failed and whose memory may still be written to, at any time, by a network that
-/// could not be told to stop: it must not be used again as long as the process lives. No read of a file fails
-/// with it.
-inline constexpr int kMemoryLost = ENOTRECOVERABLE;
+/// What only a source can say of a fetch that failed, beside the errno.
+enum class FetchFailure : uint8_t {
+  ordinary,     ///< nothing; also of a fetch that did not fail
+  memory_lost,  ///< a network may still write to the memory, at any time: it is never to be used again
+  /// Of an empty fetch: the file's ctime is not the catalog's, though its size and mtime are. It may have
+  /// been written again and been given its old mtime back. Bytes that were copied earlier are not to be used.
+  other_ctime,
+};
 
-/// The code of an empty fetch of a file whose ctime is not the catalog's, though its size and mtime are: it
-/// may have been written again and been given its old mtime back. Bytes that were copied earlier are not to
-/// be used. No read fails with this one, either, whatever the filesystem says.
-inline constexpr int kOtherCtime = EKEYEXPIRED;
+/// The end of a fetch: where its bytes came from, or why it failed.
+class [[nodiscard]] Fetched final : public Result<Origin> {
+ public:
+  Fetched(Origin origin) : Result<Origin>(origin) {}
+  Fetched(Error error, FetchFailure failure = FetchFailure::ordinary)
+      : Result<Origin>(std::move(error)), failure_(failure) {}
+
+  FetchFailure failure() const { return failure_; }
+
+ private:
+  FetchFailure failure_ = FetchFailure::ordinary;
+};
 
 /// Where a fetch may take its bytes from.
 enum class FetchScope : uint8_t {
@@ -45,7 +57,7 @@ struct FetchRequest {
   FetchScope scope = FetchScope::anywhere;  ///< never local_only: a source is asked for what is not here
   /// Called exactly once, from any thread, never from within start(), unless the source has been stopped. On
   /// success all `length` bytes are there and are the dataset's; says where from (peer or pfs).
-  std::function<void(Result<Origin>)> done;
+  std::function<void(Fetched)> done;
   /// The rest of a chunk of which another request has what is needed sooner.
   bool rest = false;
   /// The caller's next request, which follows at once, may be read with this one: this one may wait for it.

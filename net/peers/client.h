@@ -59,7 +59,7 @@ enum class PeerOutcome : uint8_t {
   late,         ///< no answer in time
   gone,         ///< the peer is dead or has left
   corrupt,      ///< wrong bytes came
-  memory_lost,  ///< late or gone, and the network may still write to the memory: see kMemoryLost
+  memory_lost,  ///< late or gone, and the network may still write to the memory: see FetchFailure
   cancelled,    ///< stop()
 };
 

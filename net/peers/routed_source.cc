@@ -121,8 +121,7 @@ void RoutedSource::fetch_from_pfs(FetchRequest request) {
     MutexLock lock(mutex_);
     in_front = pfs_bytes_ += length;
   }
-  request.done = [this, begun, length, in_front,
-                  done = std::move(request.done)](const Result<Origin>& outcome) {
+  request.done = [this, begun, length, in_front, done = std::move(request.done)](const Fetched& outcome) {
     const TimePoint now = deps_.clock.now();
     {
       MutexLock lock(mutex_);
@@ -162,7 +161,8 @@ void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outc
     case PeerOutcome::cancelled:
       return route->request.done(Error{ECANCELED, "the mount is being shut down"});
     case PeerOutcome::memory_lost:
-      return route->request.done(Error{kMemoryLost, "a cancelled receive could not be withdrawn"});
+      return route->request.done(
+          {Error{EIO, "a cancelled receive could not be withdrawn"}, FetchFailure::memory_lost});
     case PeerOutcome::corrupt: {
       uint64_t count = 0;
       {

@@ -60,7 +60,7 @@ void fetch(ChunkSource& source, const std::shared_ptr<Pieces>& pieces, const Par
   request.memory = {{pieces->bytes[part.piece].data() + part.at, part.range.length}};
   request.demand = std::make_shared<Demand>(Priority{});
   request.scope = FetchScope::local_or_pfs;
-  request.done = [pieces](const Result<Origin>& origin) { pieces->end(origin ? Status() : origin.error()); };
+  request.done = [pieces](const Fetched& origin) { pieces->end(origin ? Status() : origin.error()); };
   pieces->begin();
   source.start(std::move(request));
 }

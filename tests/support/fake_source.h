@@ -73,8 +73,10 @@ class FakeSource final : public ChunkSource {
 
   /// Completes the oldest fetch, with success or an errno. False if there is none.
   bool complete_one(int error = 0) { return complete_at(0, error); }
-  /// The same for the one at `which`, modulo how many wait, from the oldest.
-  bool complete_at(size_t which, int error = 0) {
+  /// Ends the oldest fetch as one whose memory a network keeps.
+  bool lose_one() { return complete_at(0, EIO, FetchFailure::memory_lost); }
+  /// As complete_one(), for the one at `which`, modulo how many wait, from the oldest.
+  bool complete_at(size_t which, int error = 0, FetchFailure failure = FetchFailure::ordinary) {
     FetchRequest request;
     {
       MutexLock lock(mutex_);
@@ -85,7 +87,7 @@ class FakeSource final : public ChunkSource {
     }
     if (error == 0 && fail_files.contains(request.file)) error = EIO;
     if (error != 0) {
-      request.done(Error{error, "injected"});
+      request.done({Error{error, "injected"}, failure});
       return true;
     }
     uint64_t at = request.offset;

@@ -138,7 +138,7 @@ TEST_CASE(
   PeersFixture f(2 * kTransitChunks);
   f.cache->acquire(f.chunk(0), {}, f.count());
   const std::vector<iovec> lost = f.source.oldest_memory();
-  f.source.complete_one(kMemoryLost);
+  f.source.lose_one();
   CHECK(f.answered == 0);
   CHECK(f.source.fetches == 2);
   CHECK(f.source.peer_fetches == 1);  // not again from a peer
@@ -162,7 +162,7 @@ TEST_CASE("when too much memory is lost, other nodes are not asked any more") {
     const uint64_t before = f.source.peer_fetches;
     f.cache->acquire(f.chunk(chunk), {}, f.count());
     if (f.source.peer_fetches == before) break;
-    f.source.complete_one(kMemoryLost);
+    f.source.lose_one();
     f.source.complete_all();
   }
   CHECK(chunk == kTransitChunks / 8 + 1);
@@ -191,7 +191,7 @@ TEST_CASE("a range read whose memory the network keeps is made again elsewhere")
     const auto* bytes = static_cast<const unsigned char*>(view->memory[0].iov_base);
     CHECK(bytes[0] == fake_byte(file, (2 << 20) + 12345));
   });
-  source.complete_one(kMemoryLost);
+  source.lose_one();
   CHECK(answered == 0);
   source.complete_all();
   CHECK(answered == 1);

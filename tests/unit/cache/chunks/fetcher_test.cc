@@ -91,7 +91,7 @@ TEST_CASE("a fetch whose memory a network keeps begins again with other memory, 
   f.source.has_peers = true;
   f.fetch(1, {}, {}, true);
   CHECK(f.source.peer_fetches == 1);
-  REQUIRE(f.source.complete_one(kMemoryLost));
+  REQUIRE(f.source.lose_one());
   CHECK(f.answers.empty());
   CHECK(f.source.fetches == 2);
   CHECK(f.source.peer_fetches == 1);

@@ -74,7 +74,7 @@ struct MergeFixture {
                    {{memory.back().data(), length}},
                    std::make_shared<Demand>(priority),
                    FetchScope::anywhere,
-                   [this, number](Result<Origin> result) {
+                   [this, number](const Fetched& result) {
                      REQUIRE(!results[number]);
                      results[number] = result ? 0 : result.error().code;
                    },
@@ -334,7 +334,7 @@ TEST_CASE("merged reads of several threads bring the file's bytes, while priorit
                       {{got[i].data(), kPiece}},
                       demand,
                       FetchScope::anywhere,
-                      [&](const Result<Origin>& result) {
+                      [&](const Fetched& result) {
                         if (result) read.raise();
                       }});
         if (i % 3 == 0 && demand->raise({})) source.demand_changed(*demand);

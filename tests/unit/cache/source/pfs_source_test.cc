@@ -73,17 +73,20 @@ struct Fixture {
     source = std::make_unique<PfsSource>(*catalog, Fd(), io, PfsOptions{}, clock, metrics, log.logger(),
                                          [](FileId) {});
   }
-  std::shared_ptr<Demand> fetch(int file, Priority priority = {Priority::Kind::prefetch, 0}) {
+  /// The first `length` bytes of a file; 0: only compares it.
+  std::shared_ptr<Demand> fetch(int file, Priority priority = {Priority::Kind::prefetch, 0},
+                                uint64_t length = 100) {
     auto demand = std::make_shared<Demand>(priority);
     source->start({*catalog->find("f" + std::to_string(file)),
                    0,
-                   100,
-                   {{memory.data(), 100}},
+                   length,
+                   {{memory.data(), length}},
                    demand,
                    FetchScope::anywhere,
-                   [this, file](Result<Origin> result) {
+                   [this, file](const Fetched& result) {
                      ended.push_back(file);
                      if (!result) errors.push_back(result.error().code);
+                     failure = result.failure();
                    }});
     return demand;
   }
@@ -102,6 +105,7 @@ struct Fixture {
   std::vector<char> memory = std::vector<char>(100);
   std::vector<int> ended;
   std::vector<int> errors;
+  FetchFailure failure = FetchFailure::ordinary;  // of the last one
 };
 
 }  // namespace
@@ -161,13 +165,26 @@ TEST_CASE("without any descriptor a fetch fails, and later ones do not once ther
   CHECK(f.errors.size() == 1);
 }
 
-TEST_CASE("what a filesystem says is not taken for what a source says itself") {
+TEST_CASE("the errno of a filesystem is handed on, whatever it is") {
   Fixture f(1);
-  f.io.error = GENERATE(kMemoryLost, kOtherCtime);
+  f.io.error = GENERATE(EIO, EKEYEXPIRED, ENOTRECOVERABLE);
   f.fetch(1);
   f.run();
-  CHECK(f.errors == std::vector{EIO});
+  CHECK(f.errors == std::vector{f.io.error});
+  CHECK(f.failure == FetchFailure::ordinary);
   CHECK(f.source->troubles().failed == std::string("f1 (") + std::strerror(f.io.error) + ")");
+}
+
+TEST_CASE("a file that is only compared, and has another ctime, is told from one that changed") {
+  Fixture f(1);
+  f.fetch(1, Priority{}, 0);
+  f.run();
+  CHECK(f.errors.size() == 1);
+  CHECK(f.failure == FetchFailure::other_ctime);
+  CHECK(f.metrics.pfs_stale_files.value() == 0);
+  f.fetch(1);  // a read does not look at it
+  f.run();
+  CHECK(f.errors.size() == 1);
 }
 
 namespace {
@@ -258,7 +275,7 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
                   {{memory.data(), 100}},
                   std::make_shared<Demand>(Priority{kind, 0}),
                   FetchScope::anywhere,
-                  [&](const Result<Origin>& result) {
+                  [&](const Fetched& result) {
                     ended += result.ok();
                     io.points.pass();
                   }});

@@ -118,7 +118,7 @@ TEST_CASE("the rest of a chunk, which waits for all else, tells nothing of the P
     request.length = memory.size();
     request.memory.push_back({memory.data(), memory.size()});
     request.demand = std::make_shared<Demand>(Priority{});
-    request.done = [&read](const Result<Origin>& outcome) {
+    request.done = [&read](const Fetched& outcome) {
       if (outcome) read.raise();
     };
     request.rest = rest;
