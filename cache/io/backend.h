@@ -34,6 +34,8 @@ struct FileRead {
     int64_t ctime_ns = 0;  ///< likewise
     Fd fd;                 ///< the opened file if `keep_open` was set, else none
   };
+  /// Without O_NONBLOCK: where io_uring cannot try without waiting (FUSE) a ring would be told EAGAIN for
+  /// ever. An Outcome's is without it, too.
   int open_fd = -1;
   bool keep_open = false;  ///< hand the opened file over instead of closing it
   /// `directory_fd` is_on_local_filesystem(): the ring opens `path` itself. A path that leaves that

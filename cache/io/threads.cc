@@ -72,7 +72,10 @@ Result<FileRead::Outcome> perform(FileRead& request) {
   outcome.stamp.size = static_cast<uint64_t>(st.st_size);
   outcome.stamp.mtime_ns = stamp_nanoseconds(st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
   outcome.ctime_ns = stamp_nanoseconds(st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
-  if (request.keep_open) outcome.fd = std::move(opened);
+  if (request.keep_open && opened) {
+    ::fcntl(opened.get(), F_SETFL, 0);  // see FileRead::open_fd
+    outcome.fd = std::move(opened);
+  }
   return outcome;
 }
 

@@ -354,6 +354,7 @@ Error PfsSource::stale(FileId file, const std::string& why) {
 PfsSource::SharedFd PfsSource::open_deep(const std::string& path) {
   auto file = open_below(root_.get(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file) return nullptr;
+  ::fcntl(file->get(), F_SETFL, 0);  // see FileRead::open_fd
   metrics_.pfs_opens.add();
   return std::make_shared<Fd>(std::move(*file));
 }

@@ -206,6 +206,24 @@ TEST_CASE("no descriptor is left open") {
   CHECK(descriptors() == before);
 }
 
+TEST_CASE("a file that is handed over is one that a ring may read") {
+  Subject subject;
+  Directory dir;
+  write_file(dir / "f", "content");
+  Waiter<Result<FileRead::Outcome>> waiter;
+  FileRead read;
+  read.directory_fd = dir.fd.get();
+  read.path = "f";
+  read.keep_open = true;
+  read.done = waiter.callback();
+  subject.io->submit(std::move(read));
+  const auto outcome = waiter.get();
+  REQUIRE(outcome.ok());
+  const int flags = ::fcntl(outcome->fd.get(), F_GETFL);
+  REQUIRE(flags >= 0);
+  CHECK((flags & O_NONBLOCK) == 0);
+}
+
 TEST_CASE("what lies on another filesystem than the root's is opened as any other") {
   Subject subject;
   const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));

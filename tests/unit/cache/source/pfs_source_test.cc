@@ -4,8 +4,13 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include "cache/catalog/scan.h"
 #include "cache/tasks/task_thread.h"
@@ -185,6 +190,51 @@ TEST_CASE("a file that is only compared, and has another ctime, is told from one
   f.fetch(1);  // a read does not look at it
   f.run();
   CHECK(f.errors.size() == 1);
+}
+
+namespace {
+
+/// Reads wait until the test ends them.
+class OpenReads final : public IoBackend {
+ public:
+  void submit(FileRead request) override { reads.push_back(std::move(request)); }
+  void submit(Transfer) override { FAIL("not for sources"); }
+  const char* kind() const override { return "test"; }
+
+  std::deque<FileRead> reads;
+};
+
+}  // namespace
+
+TEST_CASE("a file whose path is too long for one system call is opened as one that a ring may read") {
+  TempTree tree;
+  const std::string name(250, 'd');
+  std::string path;
+  Fd folder(::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (path.size() < 4096) {
+    REQUIRE(::mkdirat(folder.get(), name.c_str(), 0755) == 0);
+    folder.reset(::openat(folder.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    REQUIRE(folder.get() >= 0);
+    path += name + "/";
+  }
+  const Fd file(::openat(folder.get(), "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  REQUIRE(file.get() >= 0);
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock;
+  const auto catalog = *scan_catalog(tree.path(), {}, log.logger());
+  OpenReads io;
+  PfsSource source(*catalog, Fd(::open(tree.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), io,
+                   PfsOptions{}, clock, metrics, log.logger(), [](FileId) {});
+  FetchRequest request;
+  request.file = *catalog->find(path + "file");
+  request.demand = std::make_shared<Demand>(Priority{});
+  request.done = [](const Result<Origin>&) {};
+  source.start(std::move(request));
+  REQUIRE(io.reads.size() == 1);
+  const int flags = ::fcntl(io.reads.front().open_fd, F_GETFL);
+  REQUIRE(flags >= 0);
+  CHECK((flags & O_NONBLOCK) == 0);
 }
 
 namespace {
