@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -29,6 +30,12 @@ constexpr size_t kStarts = 3;
 // A worker that begins goes on while the others open no more than so many.
 constexpr size_t kBegins = 8;
 
+// An open is a stray if it is further ahead than so many times what is usual. Workers that take turns are
+// rarely twice as far ahead as most of their opens were.
+constexpr uint64_t kFurther = 4;
+// What is nearer is none: the first opens may all be one worker's, of samples in turn.
+constexpr uint64_t kNear = 32;
+
 // What is allowed is shared out among three ways to look: windows from all starts, the next step, any step.
 constexpr double kLooks = 3;
 constexpr double kWindowsTried = kWindows.size() * (kStarts + 1);
@@ -43,18 +50,18 @@ struct Hits {
   uint32_t count = 0;
   uint32_t lowest = UINT32_MAX;
   uint32_t reached = 0;
-  uint32_t spread = 0;
 };
 
-Hits hits_in(std::span<const Placed> opens, const Window& window) {
+// How far each hit is ahead of the number of those before it is added to `leads`; 0 if it is not.
+Hits hits_in(std::span<const Placed> opens, const Window& window, std::vector<uint32_t>* leads = nullptr) {
   Hits hits;
   const uint64_t low = window.anywhere ? window.start - std::min(window.start, window.width) : window.start;
   for (const Placed& open : opens) {
-    const uint64_t high = uint64_t{window.start} + hits.count + window.width;
-    if (open.position == Placed::kNowhere || open.position < low || open.position >= high) continue;
     const uint64_t next = uint64_t{window.start} + hits.count;
-    if (open.position >= next)
-      hits.spread = std::max(hits.spread, static_cast<uint32_t>(open.position - next) + 1);
+    const uint64_t high = next + window.width;
+    if (open.position == Placed::kNowhere || open.position < low || open.position >= high) continue;
+    if (leads != nullptr)
+      leads->push_back(open.position < next ? 0U : static_cast<uint32_t>(open.position - next) + 1);
     ++hits.count;
     hits.lowest = std::min(hits.lowest, open.position);
     hits.reached = std::max(hits.reached, open.position + 1);
@@ -106,6 +113,24 @@ std::vector<Placed> without_strays(std::span<const Placed> opens, uint32_t ranks
   return kept;
 }
 
+// The furthest lead, but for strays: the window may be as wide as a small dataset, and then it has most of
+// them. A reader is as far ahead at first as later. Few of the first half are strays, also where the reader
+// has left the order since: one that it left earlier does not explain kMostly of the opens.
+uint32_t spread_of(std::vector<uint32_t> leads) {
+  if (leads.empty()) return 0;
+  const auto middle = leads.begin() + static_cast<std::ptrdiff_t>((leads.size() + 1) / 2);
+  std::sort(leads.begin(), middle);
+  const size_t last = (leads.size() + 1) / 2 - 1;
+  const auto few = static_cast<size_t>((1 - kMostly) * static_cast<double>(last));
+  const uint64_t least = leads[few];
+  const uint64_t furthest = least + std::max(kFurther * (leads[last - few] - least), kNear);
+  uint32_t spread = 0;
+  for (const uint32_t lead : leads) {
+    if (lead <= furthest) spread = std::max(spread, lead);
+  }
+  return spread;
+}
+
 // ln 1/h!
 double log_successors(uint64_t hits) {
   return -std::lgamma(static_cast<double>(hits) + 1);
@@ -136,7 +161,9 @@ std::optional<Fit> fit_from(std::span<const Placed> opens, const Reading& readin
   if (!best) return best;
   // What is a stray in a narrow window may have been a worker ahead of the others.
   const std::vector<Placed> of_reader = without_strays(opens, reading.stride);
-  best->spread = hits_in(of_reader, {start.start, start.anywhere, 4 * best->window}).spread;
+  std::vector<uint32_t> leads;
+  hits_in(of_reader, {start.start, start.anywhere, 4 * best->window}, &leads);
+  best->spread = spread_of(std::move(leads));
   return best;
 }
 

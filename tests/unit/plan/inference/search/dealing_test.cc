@@ -93,3 +93,35 @@ TEST_CASE("nor does a thread that leaves an order while another one opens a samp
   REQUIRE(is_certain(fit, 1));
   CHECK(find_dealing(opens, 1, fit, nobody) == Dealing{1, 0});
 }
+
+TEST_CASE("nor do workers that leave an order for another one") {
+  std::vector<Placed> opens;
+  for (uint32_t i = 0; i < 112; ++i) opens.push_back({i / 16 * 16 + i % 2 * 8 + i % 16 / 2, 1 + i % 2});
+  AccessSequence other = plan_over(600, "sampler=numpy.default_rng seed=42");
+  for (const uint32_t position : order_of(other, 0)) {
+    if (position >= 112 && opens.size() < 136)
+      opens.push_back({position, static_cast<uint32_t>(1 + opens.size() % 2)});
+  }
+  const Fit fit =
+      fit_order(opens, {.samples = 600, .length = 600, .stride = 1, .sequential = true, .from_start = true});
+  REQUIRE(is_certain(fit, 1));
+  REQUIRE(fit.window == 128);
+  const Dealing dealing = find_dealing(opens, 1, fit, nobody);
+  CHECK(dealing.workers == 2);
+  CHECK((2 * dealing.workers + 1) * dealing.batch < 600 / 4);
+}
+
+TEST_CASE("all that workers have in flight of a small dataset is spread, also if they cannot be told apart") {
+  std::vector<Placed> opens;  // two workers with batches of 64
+  for (uint32_t i = 0; i < 90; ++i) opens.push_back({i % 2 * 64 + i / 2, 1 + i % 2});
+  const Reading reading{.samples = 250, .length = 250};
+  const Fit fit = fit_order(opens, reading);
+  REQUIRE(is_certain(fit, 1));
+  CHECK(fit.spread == 64);
+  CHECK(find_dealing(opens, 1, fit, nobody) == Dealing{64, 2});
+  for (Placed& open : opens) open.thread = 0;
+  const Fit together = fit_order(opens, reading);
+  REQUIRE(is_certain(together, 1));
+  CHECK(together.spread == 64);
+  CHECK(find_dealing(opens, 1, together, nobody) == Dealing{128, 0});
+}
