@@ -11,6 +11,7 @@
 #include "cache/io/memory.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/fake_store.h"
 #include "tests/support/temp_tree.h"
@@ -501,6 +502,7 @@ class NotingPolicy final : public TierPolicy {
   TierChoice choose_tier(ChunkId chunk, uint64_t, const TierSpace&, const Use& served) override {
     MutexLock lock(mutex_);
     placed_[chunk] = served.position;
+    ++looks_[chunk];
     return {};
   }
   bool would_keep(ChunkId chunk, uint64_t, const TierSpace&, const Use& served) const override {
@@ -517,17 +519,24 @@ class NotingPolicy final : public TierPolicy {
     MutexLock lock(mutex_);
     return asked_;
   }
+  /// How often a chunk has been placed.
+  int looks(ChunkId chunk) const {
+    MutexLock lock(mutex_);
+    const auto found = looks_.find(chunk);
+    return found == looks_.end() ? 0 : found->second;
+  }
 
  private:
   mutable Mutex mutex_;
   Noted placed_ GUARDED_BY(mutex_);
   mutable Noted asked_ GUARDED_BY(mutex_);
+  std::map<ChunkId, int> looks_ GUARDED_BY(mutex_);
 };
 
 TEST_CASE("the policy is told which use a fetch is for, by whoever names one first") {
   const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
   NotingPolicy noting;
-  CacheFixture f(std::vector<uint64_t>(fits + 1, kChunk), 0);
+  CacheFixture f(std::vector<uint64_t>(fits + 2, kChunk), 0);
   f.cache = std::move(*ChunkCache::create({*f.catalog, f.source, {}, noting, f.metrics, f.log.logger()}, 0));
   const OrderId order(1);
   const auto ignore = [](const auto&) {};
@@ -541,8 +550,13 @@ TEST_CASE("the policy is told which use a fetch is for, by whoever names one fir
   bool answered = false;
   f.cache->acquire(f.chunk(fits), Priority{}, [&](const auto&) { answered = true; });
   CHECK(noting.placed().at(f.chunk(fits)) == 0);
+  // The thread "transit" goes on with its look at the fetch if memory comes free meanwhile. Another fetch
+  // that waits has it look anew, which it does after it found no memory for the look before.
+  REQUIRE(eventually([&] { return noting.looks(f.chunk(fits)) == 2; }));
   f.cache->acquire(f.chunk(fits), Priority{}, ignore, {order, 13});
   f.cache->acquire(f.chunk(fits), Priority{}, ignore, {order, 14});
+  f.cache->acquire(f.chunk(fits + 1), Priority{}, ignore);
+  REQUIRE(eventually([&] { return noting.looks(f.chunk(fits)) == 3; }));
   REQUIRE(f.source.complete_until([&] { return answered; }));
   CHECK(noting.placed().at(f.chunk(fits)) == 13);
 }
