@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <memory>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -58,10 +59,13 @@ Result<Fd> find_daemon(const std::string& mountpoint, pid_t& pid) {
   return open_process(pid);
 }
 
-// Waits for the daemon of what is unmounted here. Errors, one line each: why it goes on.
-Status await_end(const MountEntry& mount, const Fd& daemon, pid_t pid) {
+// Waits for the daemon of what is unmounted here. `before`: who else had it before that. Errors, one line
+// each: why it goes on.
+Status await_end(const MountEntry& mount, const std::vector<NamespaceUser>& before, const Fd& daemon,
+                 pid_t pid) {
   if (wait_for_end(daemon, kQuickEnd)) return {};
-  if (const auto others = namespaces_with(mount.device, kNamedNamespaces); !others.empty()) {
+  const auto others = still_with(before, namespaces_with(mount.device), kNamedNamespaces);
+  if (!others.empty()) {
     return Error{EBUSY,
                  fmt::format("{0} is unmounted here, but {1} still has it, in a mount namespace of its "
                              "own (a container?), so its daemon goes on; to end that: kill {2}",
@@ -80,6 +84,7 @@ int umount_command(const std::string& path, bool lazy) {
   if (!mount) return fail(mount.error(), exit_usage);
   pid_t pid = 0;
   const auto daemon = lazy ? Result<Fd>(Fd()) : find_daemon(mount->mountpoint, pid);
+  const auto others = lazy ? std::vector<NamespaceUser>() : namespaces_with(mount->device);
   if (const Status done = unmount(mount->mountpoint, lazy); !done)
     return fail(done.error(), exit_mount_failure);
   if (!daemon) {
@@ -90,7 +95,7 @@ int umount_command(const std::string& path, bool lazy) {
         exit_system);
   }
   if (lazy) return exit_success;
-  const Status ended = await_end(*mount, *daemon, pid);
+  const Status ended = await_end(*mount, others, *daemon, pid);
   return ended ? exit_success : fail(ended.error(), exit_system);
 }
 

@@ -195,24 +195,36 @@ std::vector<std::string> processes_using(const std::string& path, size_t most) {
   return found;
 }
 
-std::vector<std::string> namespaces_with(const std::string& device, size_t most) {
+std::vector<NamespaceUser> namespaces_with(const std::string& device) {
   const auto namespace_of = [](const fs::path& process) {
     std::error_code failure;
     return fs::read_symlink(process / "ns/mnt", failure).string();
   };
   std::set<std::string> looked_at{"", namespace_of("/proc/self")};
-  std::vector<std::string> found;
+  std::vector<NamespaceUser> found;
   for_each_process([&](pid_t pid, const fs::path& entry) {
-    if (!looked_at.insert(namespace_of(entry)).second) return true;
+    const std::string name = namespace_of(entry);
+    if (looked_at.contains(name)) return true;
     const auto text = read_text_file(entry / "mountinfo");
     if (!text) return true;
+    looked_at.insert(name);
     const auto mounts = parse_mountinfo(*text);
     if (std::ranges::any_of(
             mounts, [&](const MountEntry& mount) { return mount.is_clairfs() && mount.device == device; }))
-      found.push_back(describe_process(pid));
-    return found.size() < most;
+      found.push_back({name, describe_process(pid)});
+    return true;
   });
   return found;
+}
+
+std::vector<std::string> still_with(const std::vector<NamespaceUser>& before,
+                                    const std::vector<NamespaceUser>& now, size_t most) {
+  std::set<std::string> had;
+  for (const NamespaceUser& user : before) had.insert(user.mount_namespace);
+  std::vector<std::string> still;
+  for (const NamespaceUser& user : now)
+    if (still.size() < most && had.contains(user.mount_namespace)) still.push_back(user.process);
+  return still;
 }
 
 Result<std::string> read_with_deadline(const std::string& path, std::chrono::milliseconds patience) {

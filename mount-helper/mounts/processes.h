@@ -30,10 +30,20 @@ bool main_thread_ended(pid_t pid);
 /// most `most`. Best effort: sees what this user may see in /proc.
 std::vector<std::string> processes_using(const std::string& path, size_t most);
 
-/// "bash (1234)", one for each mount namespace but this process's own where a clairfs has the device
-/// (MountEntry::device), at most `most`: once it is unmounted the kernel gives its number to the next. Best
+/// A mount namespace, "mnt:[4026532177]", and a process in it, "bash (1234)".
+struct NamespaceUser {
+  std::string mount_namespace;
+  std::string process;
+};
+
+/// The mount namespaces but this process's own where a clairfs has the device (MountEntry::device). Best
 /// effort: sees what this user may see in /proc.
-std::vector<std::string> namespaces_with(const std::string& device, size_t most);
+std::vector<NamespaceUser> namespaces_with(const std::string& device);
+
+/// The processes of those in `now` that were in `before` too, at most `most`. The others have another mount:
+/// once a filesystem is unmounted, the kernel gives its device number to the next.
+std::vector<std::string> still_with(const std::vector<NamespaceUser>& before,
+                                    const std::vector<NamespaceUser>& now, size_t most);
 
 /// The result of `work` on `path`, done in a child that is killed if it takes longer than `patience`: a call
 /// into a filesystem that does not answer can only be ended with the process that made it. REQUIRES: the

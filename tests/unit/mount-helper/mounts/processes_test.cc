@@ -61,6 +61,15 @@ TEST_CASE("who uses a directory is found by name and number") {
   CHECK(processes_using(inner + "2", 5).empty());
 }
 
+TEST_CASE("who has a mount after it was unmounted had it before") {
+  const std::vector<NamespaceUser> before{{"mnt:[1]", "bash (10)"}, {"mnt:[2]", "sleep (20)"}};
+  const std::vector<NamespaceUser> now{
+      {"mnt:[3]", "clairfs (30)"}, {"mnt:[2]", "cat (21)"}, {"mnt:[1]", "bash (10)"}};
+  CHECK(still_with(before, now, 3) == std::vector<std::string>{"cat (21)", "bash (10)"});
+  CHECK(still_with(before, now, 1) == std::vector<std::string>{"cat (21)"});
+  CHECK(still_with({}, now, 3).empty());
+}
+
 TEST_CASE("the end of a process is waited for, but not for ever") {
   const TemporaryDirectory directory;
   Child child(directory.path());
