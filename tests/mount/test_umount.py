@@ -1,6 +1,7 @@
 """What others are told about a mount, and how it ends when its daemon is silent."""
 
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,10 @@ def mount_at(place, *options):
     assert (mounted.returncode, mounted.stderr) == (0, "")
 
 
+def thread_states(pid):
+    return {stat.read_text().rpartition(") ")[2][0] for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")}
+
+
 def test_umount_of_another_filesystem_gives_no_advice_to_end_it(place):
     result = run("umount", "/proc")
     assert_one_line(result, "/proc is a mount of type proc, not clairfs", status=1)
@@ -42,6 +47,8 @@ def test_umount_tells_of_a_daemon_that_does_not_answer(place):
     mount_at(place)
     (daemon,) = daemons(place / "mnt")
     os.kill(daemon, signal.SIGSTOP)
+    # A thread that has taken the question before it stops keeps the mount busy.
+    wait_until(lambda: thread_states(daemon) <= {"T"}, "the daemon stands still", SETTLE_SECONDS)
     try:
         assert_one_line(run("umount", place / "mnt"), place / "mnt", "did not answer", status=2)
     finally:
