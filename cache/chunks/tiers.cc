@@ -261,7 +261,8 @@ void Tiers::begin_write(ChunkId chunk, const ChunkRef& data, uint64_t checksum) 
 }
 
 void Tiers::write_later(ChunkId chunk, const ChunkRef& data) {
-  if (stopping_.load() || swap_into_ram(chunk, data)) return take_back(chunk, Tier::nvme);
+  if (stopping_.load()) return take_back(chunk, Tier::nvme);
+  if (swap_into_ram(chunk, data)) return;
   const uint64_t bytes = data->block.capacity();
   {
     MutexLock lock(mutex_);
@@ -311,11 +312,11 @@ bool Tiers::may_swap() const {
 bool Tiers::swap_into_ram(ChunkId chunk, const ChunkRef& data) {
   if (!may_swap() || !make_room_by_copies(chunk)) return false;
   const ChunkRef moved = moved_to_ram(chunk, data);
-  if (!in_ram(moved)) {
-    take_back(chunk, Tier::ram);
+  if (!in_ram(moved)) take_back(chunk, Tier::ram);
+  if (!in_ram(moved) || !deps_.table.move_to_ram(chunk, moved)) {
+    promise(chunk, Tier::nvme);  // it waits for the disk after all
     return false;
   }
-  if (!deps_.table.move_to_ram(chunk, moved)) return false;
   deps_.metrics.ram_chunks.add(1);
   deps_.policy.kept(chunk, Tier::ram);
   backup_.added(chunk, true);
@@ -325,12 +326,12 @@ bool Tiers::swap_into_ram(ChunkId chunk, const ChunkRef& data) {
 // It will be on NVMe as late as its copy is made: so that is owed.
 bool Tiers::swap_place(ChunkId chunk) {
   if (!may_swap() || !make_room_by_copies(chunk)) return false;
-  take_back(chunk, Tier::nvme);
   backup_.owe();
   return true;
 }
 
-// Promises room in RAM, instead of that on NVMe.
+// Promises room in RAM instead of that on NVMe, which the chunks that are dropped take. No decision in
+// between: it would count that room twice, and give up a copy for it.
 bool Tiers::make_room_by_copies(ChunkId chunk) {
   const uint64_t bytes = footprint(Tier::ram, length(chunk));
   MutexLock lock(placing_);
@@ -343,6 +344,7 @@ bool Tiers::make_room_by_copies(ChunkId chunk) {
     room += footprint(Tier::ram, length(*copied));
   }
   promise(chunk, Tier::ram);
+  take_back(chunk, Tier::nvme);
   return true;
 }
 

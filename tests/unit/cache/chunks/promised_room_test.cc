@@ -1,4 +1,5 @@
 // Room that one chunk is to have goes to no other.
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -31,8 +32,14 @@ class DroppingPolicy final : public TierPolicy {
     return FirstTouchPolicy::tier(length, space) != Tier::none;
   }
 
+  void kept(ChunkId chunk, Tier tier) override {
+    if (chunk == awaited && tier == Tier::ram) then();
+  }
+
   ChunkId newcomer{UINT32_MAX};
   ChunkId victim{UINT32_MAX};
+  ChunkId awaited{UINT32_MAX};
+  std::function<void()> then;  // as soon as the awaited chunk is in RAM
 };
 
 /// Files of one chunk each behind a RAM tier and a store, both counted in chunks.
@@ -220,4 +227,37 @@ TEST_CASE("a copy does not stay on NVMe in the room of a chunk that is on its wa
   CHECK(f.tier(1) == Tier::nvme);
   CHECK(f.tier(2) == Tier::ram);
   CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}
+
+TEST_CASE("a chunk that goes to RAM instead of NVMe keeps no room there, which the next copy would lack") {
+  constexpr size_t kRam = 4;
+  const size_t most = TransitShares::for_chunks(kRoomChunk).nvme_writes / kRoomChunk;
+  const size_t swapped = kRam + most;
+  const size_t newcomer = swapped + 1;
+  RoomFixture f(newcomer + 1, kRam, most + 2);
+  const auto bring = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) {
+      f.ask_for(i);
+      f.complete_all();
+    }
+  };
+  bring(0, kRam);
+  for (int copies = 0; copies < 2; ++copies) {
+    REQUIRE(f.cache->ram_backup().copy_next() == RamBackup::Outcome::copied);
+    f.store.settle();
+  }
+  f.store.set_slow(true);
+  bring(kRam, swapped);
+  REQUIRE(f.store.held() == most);
+  REQUIRE(f.store.available() == 0);
+  f.policy.victim = f.chunk(1);
+  f.policy.newcomer = f.chunk(newcomer);
+  f.policy.awaited = f.chunk(swapped);
+  f.policy.then = [&] { f.ask_for(newcomer); };
+  bring(swapped, newcomer);
+  CHECK(f.tier(swapped) == Tier::ram);
+  CHECK(f.tier(newcomer) == Tier::ram);
+  CHECK(f.tier(0) == Tier::nvme);
+  CHECK(f.tier(1) == Tier::nvme);
+  f.store.set_slow(false);
 }
