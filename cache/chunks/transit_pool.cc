@@ -16,12 +16,8 @@ TransitPool::TransitPool(std::unique_ptr<RamArena> arena, const TransitShares& s
   thread_ = NamedThread("transit", [this] { begin_waiting(); });
 }
 
-// Lost memory tells this when it goes.
 TransitPool::~TransitPool() {
   end();
-  std::vector<ChunkRef> lost;
-  const MutexLock lock(mutex_);
-  lost.swap(lost_);
 }
 
 void TransitPool::end() {
@@ -31,6 +27,9 @@ void TransitPool::end() {
     wake_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  std::vector<ChunkRef> lost;  // tells this when it goes, so without the lock
+  const MutexLock lock(mutex_);
+  lost.swap(lost_);
 }
 
 void TransitPool::wait(TransitClass transit_class, std::shared_ptr<const Demand> demand,
@@ -124,10 +123,8 @@ void TransitPool::add(ChunkId chunk) {
 
 void TransitPool::lose(const ChunkRef& data) {
   const uint64_t lost = lost_bytes_.fetch_add(data->block.capacity()) + data->block.capacity();
-  log_.warn(
-      "a cancelled receive could not be withdrawn; {} bytes of transit memory stay quarantined until "
-      "restart{}",
-      lost, lost <= shares_.lost ? "" : "; nothing more is asked of other nodes");
+  log_.warn("a cancelled receive could not be withdrawn; {} bytes of memory stay quarantined until restart{}",
+            lost, lost <= shares_.lost ? "" : "; nothing more is asked of other nodes");
   MutexLock lock(mutex_);
   lost_.push_back(data);
 }

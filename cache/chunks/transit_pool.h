@@ -33,6 +33,7 @@ class TransitPool final : public MemoryListener {
   /// `table` outlives it. `has_nvme`: a share is kept for reads from NVMe.
   TransitPool(std::unique_ptr<RamArena> arena, const TransitShares& shares, bool has_nvme, ChunkTable& table,
               Metrics& metrics, Logger& log);
+  /// As end().
   ~TransitPool();
   TransitPool(const TransitPool&) = delete;
   TransitPool& operator=(const TransitPool&) = delete;
@@ -49,7 +50,8 @@ class TransitPool final : public MemoryListener {
   uint64_t staging_share() const { return shares_.staging_beside(hung_.load()); }
   /// The chunk is in the table now, and may be dropped when its turn comes.
   void add(ChunkId chunk);
-  /// Quarantines memory that a network may still write to: it is never used again.
+  /// Quarantines memory that a network may still write to, of the RAM tier or of transit memory: it is not
+  /// used again before end().
   void lose(const ChunkRef& data);
   /// Whether this node may ask others, by which it may lose memory. False once too much of it is lost.
   bool may_lose() const { return lost_bytes_.load() <= shares_.lost; }
@@ -61,7 +63,8 @@ class TransitPool final : public MemoryListener {
   void memory_released() override;
   /// Has the thread try every fetch that waits: each finds that the mount ends, or that a disk hangs.
   void wake();
-  /// Ends the thread: fetches that still wait are never begun.
+  /// Ends the thread: fetches that still wait are never begun. Lets go of what lose() was given, as long as
+  /// the RAM tier is there. REQUIRES: no network writes any more.
   void end();
 
  private:
@@ -83,7 +86,7 @@ class TransitPool final : public MemoryListener {
   CondVar wake_;
   Mutex mutex_;
   std::deque<ChunkId> order_ GUARDED_BY(mutex_);   // oldest first
-  std::vector<ChunkRef> lost_ GUARDED_BY(mutex_);  // memory that must never be used again
+  std::vector<ChunkRef> lost_ GUARDED_BY(mutex_);  // memory that must not be used again
   bool news_ GUARDED_BY(mutex_) = false;           // since the thread last tried
   bool ending_ GUARDED_BY(mutex_) = false;
   NamedThread thread_;  // last: uses the others

@@ -100,6 +100,19 @@ TEST_CASE("a fetch whose memory a network keeps begins again with other memory, 
   CHECK(f.log.has("quarantined"));
 }
 
+TEST_CASE("memory of the RAM tier that a network keeps is let go before the tier itself") {
+  FetcherFixture f(kFetchChunk);
+  f.source.has_peers = true;
+  f.fetch(1, {}, {}, true);
+  REQUIRE(f.source.lose_one());
+  REQUIRE(f.source.complete_one());
+  CHECK(f.answers == std::vector{0});
+  CHECK(f.table.tier_of(f.chunk(1)) == Tier::none);
+  CHECK(f.metrics.ram_bytes.value() == kFetchChunk);
+  f.transit.end();
+  CHECK(f.metrics.ram_bytes.value() == 0);
+}
+
 TEST_CASE("of a chunk that a plan needs a part of, that part is asked for first") {
   FetcherFixture f(4 * kFetchChunk);
   f.fetch(0, kSoonRead, {0, kFetchChunk / 4});
