@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cache/base/escaped.h"
 #include "cache/base/units.h"
@@ -354,7 +355,8 @@ Error PfsSource::stale(FileId file, const std::string& why) {
 PfsSource::SharedFd PfsSource::open_deep(const std::string& path) {
   auto file = open_below(root_.get(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file) return nullptr;
-  ::fcntl(file->get(), F_SETFL, 0);  // see FileRead::open_fd
+  if (::lseek(file->get(), 0, SEEK_CUR) < 0) return nullptr;  // a ring would wait for a FIFO's data
+  ::fcntl(file->get(), F_SETFL, 0);                           // see FileRead::open_fd
   metrics_.pfs_opens.add();
   return std::make_shared<Fd>(std::move(*file));
 }

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cache/catalog/scan.h"
 #include "cache/tasks/task_thread.h"
@@ -204,37 +205,60 @@ class OpenReads final : public IoBackend {
   std::deque<FileRead> reads;
 };
 
+/// A source of one file, whose path is too long for one system call.
+struct DeepFixture {
+  DeepFixture() {
+    const std::string name(250, 'd');
+    while (path.size() < 4096) {
+      REQUIRE(::mkdirat(folder.get(), name.c_str(), 0755) == 0);
+      folder.reset(::openat(folder.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      REQUIRE(folder.get() >= 0);
+      path += name + "/";
+    }
+    path += "file";
+    const Fd file(::openat(folder.get(), "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    REQUIRE(file.get() >= 0);
+    catalog = *scan_catalog(tree.path(), {}, log.logger());
+    source = std::make_unique<PfsSource>(*catalog,
+                                         Fd(::open(tree.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),
+                                         io, PfsOptions{}, clock, metrics, log.logger(), [](FileId) {});
+  }
+  /// The descriptor that the backend is given for a read of the file; -1: only its path.
+  int open_fd() {
+    FetchRequest request;
+    request.file = *catalog->find(path);
+    request.demand = std::make_shared<Demand>(Priority{});
+    request.done = [](const Fetched&) {};
+    source->start(std::move(request));
+    REQUIRE(io.reads.size() == 1);
+    return io.reads.front().open_fd;
+  }
+
+  TempTree tree;
+  Fd folder{::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  std::string path;
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock{};
+  std::shared_ptr<const Catalog> catalog;
+  OpenReads io;
+  std::unique_ptr<PfsSource> source;
+};
+
 }  // namespace
 
 TEST_CASE("a file whose path is too long for one system call is opened as one that a ring may read") {
-  TempTree tree;
-  const std::string name(250, 'd');
-  std::string path;
-  Fd folder(::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  while (path.size() < 4096) {
-    REQUIRE(::mkdirat(folder.get(), name.c_str(), 0755) == 0);
-    folder.reset(::openat(folder.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    REQUIRE(folder.get() >= 0);
-    path += name + "/";
-  }
-  const Fd file(::openat(folder.get(), "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  REQUIRE(file.get() >= 0);
-  CapturedLog log;
-  Metrics metrics;
-  const SteadyClock clock;
-  const auto catalog = *scan_catalog(tree.path(), {}, log.logger());
-  OpenReads io;
-  PfsSource source(*catalog, Fd(::open(tree.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), io,
-                   PfsOptions{}, clock, metrics, log.logger(), [](FileId) {});
-  FetchRequest request;
-  request.file = *catalog->find(path + "file");
-  request.demand = std::make_shared<Demand>(Priority{});
-  request.done = [](const Result<Origin>&) {};
-  source.start(std::move(request));
-  REQUIRE(io.reads.size() == 1);
-  const int flags = ::fcntl(io.reads.front().open_fd, F_GETFL);
+  DeepFixture f;
+  const int flags = ::fcntl(f.open_fd(), F_GETFL);
   REQUIRE(flags >= 0);
   CHECK((flags & O_NONBLOCK) == 0);
+}
+
+TEST_CASE("a FIFO that has taken the place of a file with such a path is not read") {
+  DeepFixture f;
+  REQUIRE(::unlinkat(f.folder.get(), "file", 0) == 0);
+  REQUIRE(::mkfifoat(f.folder.get(), "file", 0600) == 0);
+  CHECK(f.open_fd() == -1);
 }
 
 namespace {
