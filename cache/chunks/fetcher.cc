@@ -114,7 +114,7 @@ void Fetcher::promise_room(Fetch& fetch, bool on_nvme, const Use& use) {
   fetch.promised = fetch.keep;
 }
 
-// What is to go to NVMe, which takes whole chunks, may come in parts if RAM can take it instead.
+// A chunk for NVMe, which takes whole ones, may come in parts if RAM can take it instead.
 void Fetcher::place_for_parts(Fetch& fetch) const {
   if (fetch.keep != Tier::nvme || fetch.may_wait) return;
   const ChunkRange range = deps_.catalog.range(fetch.chunk);

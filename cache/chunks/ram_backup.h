@@ -83,7 +83,7 @@ class RamBackup {
   /// The RAM tier has the chunk, and NVMe has not. `owed`: NVMe was to have it, and would be written now; so
   /// a copy, of this or of one that waits longer, is made without a pause.
   void added(ChunkId chunk, bool owed = false);
-  /// As added() of a chunk whose copy is owed, of one that is still on its way to RAM.
+  /// A chunk that NVMe was to have is on its way to RAM: a copy is owed for it, as by added().
   void owe();
   /// The RAM tier has the chunk that a store already had.
   void adopt(ChunkId chunk, size_t store);

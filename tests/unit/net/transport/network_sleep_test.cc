@@ -97,7 +97,7 @@ TEST_CASE("a descriptor of the network that was closed is let go") {
   CHECK(!network.sleep(1h));  // and there is nothing else to listen to
 }
 
-TEST_CASE("what has hung up where a descriptor of the network was is let go") {
+TEST_CASE("a descriptor of the network that has become a pipe without a writer is let go") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   const Fd hung_up(ends[0]);
