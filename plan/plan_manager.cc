@@ -443,7 +443,7 @@ void PlanManager::diagnose(PlanRun& run) {
     if (!status.divergence) continue;
     const std::string where = run.describe(rank, *status.divergence);
     if (status.state == TrackerState::finished) {
-      deps_.log.info("plan {} has finished, and its files are read in another order: {}", run.name(), where);
+      deps_.log.info("plan {} is read in another order after its end: {}", run.name(), where);
     } else {
       deps_.log.warn("plan {} is suspended at {}", run.name(), where);
     }

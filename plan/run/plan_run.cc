@@ -197,6 +197,8 @@ bool PlanRun::wants_diagnosis() const {
 void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed) {
   Tracker& tracker = reader(rank).tracker();
   const bool over = tracker.state() == TrackerState::finished;
+  // A rank of a plan that was found goes on with the next epoch, which is no plan yet.
+  if (over && name() == kFoundPlan) return (void)tracker.set_hint(Diagnosis().hint);
   PlanSpec spec = resolved_;
   spec.n = index_->numbered().size();
   NodeId node = place_.self;

@@ -56,6 +56,7 @@ TEST_CASE("whoever comes after a plan's end is not told of as one that has left 
   CHECK(shown.find("left the plan") == std::string::npos);
   CHECK(shown.find("read in another order after its end: epoch 0 position 400: saw ") != std::string::npos);
   CHECK(shown.find(": matches no known order\n") != std::string::npos);
+  CHECK(node.staged.log.has("plan default is read in another order after its end: epoch 0"));
   CHECK(node.plans->check("default")->find("left the plan") == std::string::npos);
 }
 

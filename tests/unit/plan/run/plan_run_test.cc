@@ -195,6 +195,28 @@ TEST_CASE("a job of several epochs that is started again after the plan's end is
   CHECK(tracker.status().divergence->hint == "epoch 0 was read again after the plan's end");
 }
 
+TEST_CASE("nothing is said of a rank that goes on before another one is at the end of a found plan") {
+  constexpr uint32_t kFiles = 3000;
+  const std::string ranks = " world=2 ranks_per_node=2";
+  const auto run = run_over(kFiles, "name=auto seed=1 format=files epochs=1" + ranks);
+  const SteadyClock clock;
+  const auto open = [&](uint32_t sample) {
+    run->observe(ThreadId(100), {&sample, 1}, Access::open, clock.now());
+  };
+  const Timeline first = run->reader(0).timeline();
+  for (uint64_t at = first.begin(); at < first.end(); ++at) open(first.sample_at(at));
+  const Tracker& tracker = run->reader(0).tracker();
+  REQUIRE(tracker.state() == TrackerState::finished);
+  REQUIRE(run->status().state != TrackerState::finished);
+  AccessSequence plan = plan_over(kFiles, "seed=1");
+  const std::vector<uint32_t> next = order_of(plan, 1);
+  for (uint32_t position = 0; position < 80; position += 2) open(next[position]);
+  REQUIRE(tracker.wants_diagnosis());
+  CHECK(run->diagnose_divergence({}).news.empty());
+  CHECK(!run->wants_diagnosis());
+  CHECK(tracker.state() == TrackerState::finished);
+}
+
 TEST_CASE("a seed that the first opens are too few to tell is named when more were seen") {
   constexpr uint32_t kFiles = 3000;
   const auto run = run_over(kFiles, "seed=42 batch=16 workers=8 format=files");
