@@ -414,7 +414,7 @@ Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind)
   note_stray_at_end(samples);
   relocator_.note_stray(note_distinct(samples, progress_.next(), kind));
   ++totals_.out_of_order;
-  ++totals_.out_of_order_since;
+  ++(shown() == TrackerState::finished ? totals_.after_end : totals_.out_of_order_since);
 
   if (first) {
     const PlanPosition at = epochs_.position_of(epoch_, next());

@@ -26,7 +26,7 @@ bool follows(const TrackerStatus& status) {
   // Chance and what others read do not look like a reader for so long.
   constexpr uint64_t kLong = 8 * kSightings;
   if (status.state == TrackerState::suspended || status.in_order == 0) return false;
-  return status.out_of_order * kStrays <= status.in_order ||
+  return (status.out_of_order - status.after_end) * kStrays <= status.in_order ||
          (status.in_order_since >= kLong && status.out_of_order_since * kStrays <= status.in_order_since);
 }
 
@@ -51,6 +51,7 @@ TrackerStatus combined(const TrackerStatus& a, const TrackerStatus& b) {
   sum.reorder_window = std::max(sum.reorder_window, other.reorder_window);
   sum.in_order += other.in_order;
   sum.out_of_order += other.out_of_order;
+  sum.after_end += other.after_end;
   sum.repeated += other.repeated;
   sum.passed += other.passed;
   sum.longest_stray = std::max(sum.longest_stray, other.longest_stray);

@@ -60,6 +60,7 @@ TEST_CASE("a finished plan is left by who reads its samples in another order, an
   CHECK(tracker.state() == TrackerState::finished);
   const TrackerStatus status = tracker.status();
   CHECK(status.state == TrackerState::finished);
+  CHECK(follows(status));
   CHECK(status.suspensions == 0);
   CHECK(status.realignments == 0);
   CHECK(status.high_water == PlanPosition{Epoch(1), FinishedPlan::kLength});
