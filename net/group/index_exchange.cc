@@ -291,7 +291,10 @@ void IndexExchange::encode_for(NodeId from, uint64_t index) {
     images_.erase(index);
     if (!bytes->empty()) images_[index] = {bytes, deps_.clock.now()};
   }
-  on_inquiry(from, {index});
+  wire::IndexState said = answer(from, index);
+  // There was no memory for it. A node that hears that it is here asks again.
+  if (bytes->empty() && said.stage == Stage::here) said = {index};
+  (void)deps_.transport.send(from, wire::encode(said));
 }
 
 void IndexExchange::on_request(NodeId from, const wire::IndexRequest& request) {

@@ -197,7 +197,7 @@ IndexStore::Progress IndexStore::progress(uint64_t index) const {
   return {known.stage, known.work->percent(), known.work->bytes_read()};
 }
 
-std::vector<std::byte> IndexStore::image(uint64_t index) const {
+std::vector<std::byte> IndexStore::image(uint64_t index) const try {
   Known known;
   Table table;
   {
@@ -208,6 +208,8 @@ std::vector<std::byte> IndexStore::image(uint64_t index) const {
     table = known.table.lock();
   }
   return table ? encode_index(*table, known.key, *known.catalog) : std::vector<std::byte>();
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 SampleIndexResult stored_index(const DatasetSource& source, const IndexKey& key,

@@ -60,7 +60,7 @@ class IndexStore {
 
   // For other nodes, by index_number().
   Progress progress(uint64_t index) const;
-  /// encode_index() of it; empty unless it is here.
+  /// encode_index() of it; empty unless it is here, and where there is no memory for that.
   std::vector<std::byte> image(uint64_t index) const;
 
  private:
