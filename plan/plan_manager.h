@@ -2,7 +2,7 @@
 //
 // They are in a PlanTable. PlanManager decides on the registered ones, FoundPlan on the one that `inference`
 // finds. PlanManager tells the plans that have the file of each access. It tells `inference` of an access
-// that no plan explains, unless a registered plan has the file and its readers have not left it.
+// that no plan explains, unless the file is one of a registered plan that has not finished and is not left.
 //
 // Threads. submit() and cancel() come from a thread that may wait (never one that answers FUSE requests: a
 // plan's dataset may have to be read through the mount's own cache). Each plan is made on its own thread
