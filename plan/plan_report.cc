@@ -23,7 +23,7 @@ std::string first_differences(const PlanRun& run) {
   return out;
 }
 
-// The same of where they left the plan. Who comes when a reader has read all of it is no reader that left it.
+// The same of where they left the plan. A program that comes after the plan's end has not left it.
 std::string departures(const PlanRun& run) {
   std::string out;
   for (size_t rank = 0; rank < run.readers().size(); ++rank) {

@@ -228,7 +228,7 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
   if (found.reorder_window) tracker.widen(*found.reorder_window);
   const auto divergence = tracker.status().divergence;
   const bool better = divergence && !divergence->hint.starts_with(Diagnosis().hint);
-  const bool again = over && divergence && divergence->found;  // who has read all began anew: no fault of his
+  const bool again = over && divergence && divergence->found;  // it was read to its end, and begun anew
   if (better && (!found.known || again)) found.hint = divergence->hint;  // that was no worse
   if (found.order) diagnosed.orders.push_back(*found.order);
   if (tracker.set_hint(found.hint) && !again) diagnosed.news.push_back(rank);

@@ -346,8 +346,8 @@ bool Tracker::opened_again(const Match& found) const {
   return !is_epoch_over() || found.position >= progress_.next() + progress_.planned_slack();
 }
 
-// Whether one who opens a sample that was opened before begins anew: the plan has ended with no worker
-// behind, and what is opened more than once is so soon.
+// Whether an open of a sample that was opened before is of a reader that begins anew: the plan has ended, no
+// worker is behind, and workers that open a file several times do so within a few opens.
 bool Tracker::reads_anew(std::span<const uint32_t> samples) const {
   return state_ == TrackerState::finished && seen_lately(samples) == nullptr && is_epoch_over();
 }
@@ -469,7 +469,7 @@ void Tracker::jump(const Found& found) {
   relocator_.clear();
 }
 
-// One that has finished is suspended for what it is told from now on: nobody has lost anything by that.
+// A plan that has finished still shows as that (shown()): its reader has lost nothing.
 void Tracker::suspend(std::string hint) {
   was_finished_ = state_ == TrackerState::finished;
   state_ = TrackerState::suspended;

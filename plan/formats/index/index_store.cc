@@ -121,7 +121,7 @@ std::vector<IndexKey> IndexStore::saved(const Catalog& catalog, uint64_t most) c
   return keys;
 }
 
-// Ends with an error, too, where memory is not enough: others wait for this end, or ask how far it is.
+// Returns an error, too, where memory is not enough: threads wait for the end, and nodes ask how far it is.
 Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
                                        IndexWork& work, const Make& make) try {
   const std::string file = path(key, *catalog);

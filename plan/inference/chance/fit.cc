@@ -33,7 +33,7 @@ constexpr size_t kBegins = 8;
 // An open is a stray if it is further ahead than so many times what is usual. Workers that take turns are
 // rarely twice as far ahead as most of their opens were.
 constexpr uint64_t kFurther = 4;
-// What is nearer is none: the first opens may all be one worker's, of samples in turn.
+// Nearer opens are no strays: the first ones may all be one worker's, of samples in turn.
 constexpr uint64_t kNear = 32;
 
 // What is allowed is shared out among three ways to look: windows from all starts, the next step, any step.
