@@ -1,6 +1,7 @@
 #include "mount-helper/mounts/live_mount.h"
 
 #include <cerrno>
+#include <optional>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,6 +14,14 @@ namespace {
 
 constexpr auto kProbePatience = std::chrono::seconds(10);  // a busy daemon answers within one
 
+// What to do about a path where nothing answers. Only what is ours can be ended by us.
+std::string cure_of_silence(const std::string& path) {
+  const auto mounts = current_mounts();
+  const auto holder = mounts ? mount_containing(*mounts, path) : std::nullopt;
+  if (!holder || !holder->is_clairfs()) return "check the filesystem that it lies on";
+  return "if its daemon hangs, end the mount with: clairfs umount --lazy " + holder->mountpoint;
+}
+
 }  // namespace
 
 Status check_answers(const std::string& path) {
@@ -20,10 +29,8 @@ Status check_answers(const std::string& path) {
   if (code == 0) return {};
   if (code == ENOTCONN) return stale_mount(path);
   if (code != ETIMEDOUT) return system_error(code, path);
-  return Error{ETIMEDOUT,
-               fmt::format("{} does not answer after {} seconds; if its daemon hangs, end the mount with: "
-                           "clairfs umount --lazy {}",
-                           path, kProbePatience.count(), path)};
+  return Error{ETIMEDOUT, fmt::format("{} does not answer after {} seconds; {}", path, kProbePatience.count(),
+                                      cure_of_silence(path))};
 }
 
 // The kernel keeps everybody else out of a FUSE mount, root too, before its daemon hears of it.

@@ -9,8 +9,9 @@
 
 namespace clairfs {
 
-/// Whether the filesystem at `path` answers. Errors: stale_mount(); ETIMEDOUT after ten seconds; those of
-/// stat(2). REQUIRES: this process has one thread (see probe()).
+/// Whether the filesystem at `path`, as resolve_path() gives it, answers. Errors: stale_mount(); ETIMEDOUT
+/// after ten seconds, with what to do; those of statvfs(3). REQUIRES: this process has one thread (see
+/// probe()).
 Status check_answers(const std::string& path);
 
 /// Whether this user may enter a mount, whose daemon answers. Errors: EACCES, naming whose it is.

@@ -120,16 +120,24 @@ Status check_own_directory(const std::string& what, const std::string& path) {
   return {};
 }
 
+// To be asked before all else, which would wait for as long as the filesystem hangs.
+Status check_nvme_answers(const std::string& given) {
+  const auto path = resolve_path(given);
+  const Status answers = path ? check_answers(*path) : Status(path.error());
+  if (answers) return {};
+  const int code = answers.error().code;
+  if (code == ENOTCONN) return Error{code, "NVMe directory " + answers.error().message};
+  if (code != ETIMEDOUT) return {};  // the checks that follow say it better
+  return Error{code,
+               fmt::format("NVMe directory {} does not answer; check the filesystem that it lies on", given)};
+}
+
 // Where the directory is, or will be: its last component is made when the store is opened.
 Result<std::string> settle_nvme_path(const std::string& given) {
   const auto path = resolve_path(given);
-  if (path) {
-    if (const Status answers = check_answers(*path); !answers)
-      return Error{answers.error().code, "NVMe directory " + answers.error().message};
-    if (!is_directory(*path))
-      return Error{ENOTDIR, fmt::format("NVMe directory {} is not a directory", *path)};
-    return path;
-  }
+  if (path && !is_directory(*path))
+    return Error{ENOTDIR, fmt::format("NVMe directory {} is not a directory", *path)};
+  if (path) return path;
   if (path.error().code != ENOENT) return Error{path.error().code, "NVMe directory " + path.error().message};
   std::filesystem::path last = given;
   if (!last.has_filename()) last = last.parent_path();  // "dir/"
@@ -213,6 +221,7 @@ Status settle_nvme_capacity(NvmeDir& nvme) {
 }
 
 Status settle_nvme(NvmeDir& nvme) {
+  if (const Status answers = check_nvme_answers(nvme.directory); !answers) return answers;
   if (const Status direct = refuse_symlink("NVMe directory", nvme.directory); !direct) return direct;
   if (const Status ours = refuse_strangers_links("NVMe directory", nvme.directory); !ours) return ours;
   const auto settled = settle_nvme_path(nvme.directory);

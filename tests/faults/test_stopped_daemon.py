@@ -81,6 +81,18 @@ def test_commands_end_that_name_what_hangs_otherwise(tmp):
                 assert_one_line(result, hung.path, "does not answer", status=2)
 
 
+def test_a_mount_is_refused_whose_place_or_nvme_directory_hangs(tmp):
+    """It is no mount of clairfs: 'clairfs umount' would not help."""
+    make_dataset(tmp / "src", FILES)
+    (tmp / "mnt").mkdir()
+    with slowfs(tmp / "src", "--attr-timeout", "0") as hung:
+        words = ["mount", tmp / "src", "--catalog-dir", tmp / "catalog"]
+        commands = ([*words, tmp / "mnt", f"--nvme={hung.path}:64M"], [*words, hung.path])
+        with stopped(hung.process), concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
+            for result in pool.map(lambda each: run(*each, timeout=PATIENCE), commands):
+                assert_one_line(result, f"{hung.path} does not answer", "check the filesystem", status=32)
+
+
 def test_output_of_a_command_ends_with_it(tmp):
     """Also if a call into the source that it has given up lives on: a shell's $(...) waits for the end of the output."""
     make_dataset(tmp / "src", FILES)
