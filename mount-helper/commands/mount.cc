@@ -30,8 +30,8 @@
 namespace clairfs {
 namespace {
 
-// A signal would not end the mount while this thread printed its failure: it waits for a stderr that nobody
-// reads no longer than the log did.
+// Printing to a stderr that nobody reads has no end, and others may wait for this process meanwhile: it waits
+// for room no longer than the log does.
 bool stderr_takes_a_line() {
   pollfd room{STDERR_FILENO, POLLOUT, 0};
   return ::poll(&room, 1, static_cast<int>(LogQueue::kPatience.count())) != 0;
@@ -53,15 +53,17 @@ Serve serve_claimed(Fd claim) {
 // Says why there is no mount; to the other nodes of its job, too, which takes until these have come.
 int refuse_mount(MountOptions options, const JobPlace& place, const Error& error,
                  int status = exit_mount_failure) {
-  fail(error, status);
-  if (place.size == 1 || !options.peers) return status;
+  if (place.size == 1 || !options.peers) return fail(error, status);
+  if (stderr_takes_a_line()) fail(error, status);  // else the other nodes log it
   // A log file may be the very thing that this node has not.
   options.foreground = true;
   options.log_file.clear();
   const auto log = make_logger(options);  // never destroyed: MPI's threads may log to it until the end
   if (log) {
     name_node_in_log(**log, place.self.value);
+    start_log(**log);
     decline_job(options, place, error.message, **log);
+    (*log)->flush();
   }
   std::fflush(nullptr);
   std::_Exit(status);  // as serve() ends: MPI leaves threads behind

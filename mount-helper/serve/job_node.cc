@@ -77,7 +77,9 @@ Result<std::unique_ptr<Transport>> meet_nodes(const MountOptions& options, const
 
 void decline_job(const MountOptions& options, const JobPlace& place, const std::string& why, Logger& log) {
   log.info("the other nodes of the job are told that this one does not come");
-  const auto transport = meet_nodes(options, place, {}, log);
+  MpiOptions mpi;
+  mpi.before_abort = [&log] { log.flush(); };
+  const auto transport = meet_nodes(options, place, std::move(mpi), log);
   if (!transport) return log.warn("they are not: {}", transport.error().message);
   (*transport)->start({[](NodeId, std::span<const std::byte>) {}, [](TimePoint) {}});
   const auto goodbye = wire::encode(wire::Goodbye{("it cannot mount: " + why).substr(0, wire::kMaxText)});

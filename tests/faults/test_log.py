@@ -11,6 +11,7 @@ import types
 import pytest
 from clairmount import binary, is_mounted, wait_until
 from faultlib import PATIENCE, assert_hashes, in_background, joined, make_dataset, outcome, reading
+from meetingjob import free_port
 from mounting import SETTLE_SECONDS, cleaned, daemons, run
 
 OPTIONS = ["--ram=1M", "--chunk=64K", "--staging=512K", "--page-cache=0"]
@@ -128,20 +129,34 @@ def test_a_log_that_hangs_from_the_start_keeps_nobody_from_mounting(tmp, hashes,
     wait_until(lambda: not daemons(tmp / "mnt"), "the daemon ends", SETTLE_SECONDS)
 
 
+def status_with_full_stderr(words, pipe):
+    """The exit status of a command that finds no room for a line on its stderr."""
+    with open(pipe.path, "wb", buffering=0) as stderr:
+        pipe.fill()
+        words = list(map(str, words))
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr) as process:
+            try:
+                return process.wait(PATIENCE)
+            finally:
+                process.kill()
+
+
 def test_a_mount_that_fails_ends_though_nobody_reads_its_stderr(tmp, hashes, pipe):
     """That its NVMe directory is in use shows after the scan, when its signals are taken care of."""
     (tmp / "nvme").mkdir(mode=0o700)
     words = [binary(), "mount", tmp / "src", tmp / "mnt", "-f", "--catalog-dir", tmp / "catalog"]
     words += [f"--nvme={tmp / 'nvme'}:64M", "--log-file", tmp / "log"]
-    with open(tmp / "nvme/lock", "wb") as lock, open(pipe.path, "wb", buffering=0) as stderr:
+    with open(tmp / "nvme/lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        pipe.fill()
-        words = list(map(str, words))
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr) as process:
-            try:
-                assert process.wait(PATIENCE) == 32
-            finally:
-                process.kill()
+        assert status_with_full_stderr(words, pipe) == 32
     assert not is_mounted(tmp / "mnt")
     assert "in use" not in pipe.read()  # it was full all the time
     assert f"error not mounted: NVMe directory {tmp / 'nvme'}: is in use" in (tmp / "log").read_text()
+
+
+def test_a_refused_node_of_a_job_ends_though_nobody_reads_its_stderr(tmp, hashes, pipe):
+    """It looks for the others first, to tell them. None is there."""
+    words = [binary(), "mount", tmp / "src", tmp / "absent", "-f", "--catalog-dir", tmp / "catalog"]
+    words += ["--job", f"127.0.0.1:{free_port()}", "--rank=1", "--nodes=2", "--job-timeout=1"]
+    assert status_with_full_stderr(words, pipe) == 32
+    assert "absent" not in pipe.read()
