@@ -7,6 +7,7 @@
 #include "fs/base/text_file.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
+#include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/resolve_path.h"
 #include "plan/simulator/model/calibration.h"
 
@@ -20,15 +21,22 @@ struct CalibrateArguments {
   std::string output;
 };
 
+Result<std::string> resolve_what_answers(const std::string& given) {
+  auto path = resolve_path(given);
+  if (!path) return path;
+  if (const Status answers = check_answers(*path); !answers) return answers.error();
+  return path;
+}
+
 int calibrate_command(CalibrateArguments arguments) {
   CalibrationOptions& options = arguments.options;
   options.time = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.seconds));
   options.bytes = *parse_size(arguments.bytes);  // checked before
   if (const Status output = check_output(arguments.output); !output) return fail(output.error());
   if (!options.nvme.empty()) {
-    if (const auto nvme = resolve_path(options.nvme); !nvme) return fail(nvme.error());
+    if (const auto nvme = resolve_what_answers(options.nvme); !nvme) return fail(nvme.error());
   }
-  const auto source = resolve_path(options.source);
+  const auto source = resolve_what_answers(options.source);
   if (!source) return fail(source.error());
   options.source = *source;
 

@@ -119,6 +119,8 @@ int bench(const BenchArguments& arguments) {
   const auto mount = clairfs_of(*folder);
   if (mount) {
     if (const auto answers = find_clairfs_mount(*folder); !answers) return fail(answers.error());
+  } else if (const Status answers = check_answers(*folder); !answers) {
+    return fail(answers.error());
   }
   std::error_code unknown;
   if (!std::filesystem::is_directory(*folder, unknown))

@@ -39,6 +39,7 @@ Status mount_answers(const std::string& path) {
     const Status let_in = check_let_in(*mount);
     return let_in ? let_in : Error{EPERM, let_in.error().message};
   }
+  if (code == ENOTCONN) return stale_mount(mount->mountpoint);
   if (code == ETIMEDOUT) return Error{code, fmt::format("{} is mounted and does not answer yet", path)};
   return system_error(code, path);
 }

@@ -230,7 +230,10 @@ def test_a_stale_mount_is_named_and_cleared_through_a_link(place):
     wait_until(lambda: errno_of(os.statvfs, mnt) == errno.ENOTCONN, "the mount is stale", SETTLE_SECONDS)
     (place / "other").mkdir()
     for given in (link, link / "0", link / "0/3/x"):
-        assert_one_line(run("status", given), f"{mnt} is a stale mount", f"clairfs umount {mnt}\n")
+        for command in ("status", "calibrate", "bench"):
+            assert_one_line(run(command, given), f"{mnt} is a stale mount", f"clairfs umount {mnt}\n")
+        waited = run("wait", given, "--timeout", "0")
+        assert_one_line(waited, f"{mnt} is a stale mount", f"clairfs umount {mnt};", status=2)
         tried = run("mount", given, place / "other", "--catalog-dir", place / "catalog")
         assert_one_line(tried, f"{mnt} is a stale mount", f"clairfs umount {mnt}\n", status=32)
     tried = run("mount", place / "src", place / "other", "--catalog-dir", place / "catalog", f"--nvme={mnt / 'nvme'}:64M")
@@ -247,6 +250,8 @@ def test_a_dead_source_of_another_filesystem_is_not_cleared_by_clairfs(place):
             tried = run("mount", source, place / "mnt", "--catalog-dir", place / "catalog")
             told = f"{slow.path} is a stale mount of type fuse.clairfs-slowfs"
             assert_one_line(tried, told, f"'fusermount3 -u -z {slow.path}'", status=32)
+            for command in ("calibrate", "bench"):
+                assert_one_line(run(command, source), told, f"'fusermount3 -u -z {slow.path}'", status=2)
 
 
 def test_mount_over_a_mount_is_refused(place):
