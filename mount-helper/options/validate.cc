@@ -1,6 +1,7 @@
 #include "mount-helper/options/validate.h"
 
 #include <cerrno>
+#include <chrono>
 #include <deque>
 #include <filesystem>
 
@@ -12,6 +13,7 @@
 #include "cache/base/units.h"
 #include "cache/memory/ram_arena.h"
 #include "mount-helper/mounts/live_mount.h"
+#include "mount-helper/mounts/processes.h"
 #include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
@@ -20,6 +22,7 @@ namespace {
 constexpr unsigned kNvmeShare = 80;  // per cent of the free space: the rest is left to whoever else writes
 constexpr uint64_t kSmallestNvme = 1 << 20;  // what a store takes at least (cache/nvme/store.cc)
 constexpr int kMostLinks = 40;               // that the kernel follows in one path
+constexpr auto kOutputPatience = std::chrono::seconds(10);  // a busy filesystem answers within one
 constexpr const char* kInBytes = "a SIZE without a unit is in bytes";
 
 bool is_directory(const std::string& path) {
@@ -254,13 +257,30 @@ Status settle_nvmes(MountOptions& options) {
   return {};
 }
 
-// A path that need not exist yet, from where symlinks in its existing part lead.
+// Where a path leads that need not exist yet: symlinks in its existing part are resolved.
+Result<std::string> resolve_output(const std::string& path, const std::string& what) {
+  auto resolved = with_deadline(path, kOutputPatience, [&]() -> Result<std::string> {
+    std::error_code failure;
+    const auto absolute = std::filesystem::absolute(path, failure);
+    const auto there = failure ? absolute : std::filesystem::weakly_canonical(absolute, failure);
+    if (failure) return Error{failure.value(), failure.message()};
+    return there.string();
+  });
+  if (resolved) return resolved;
+  Error why = resolved.error();
+  if (why.code == ETIMEDOUT) why.message = "does not answer; check the filesystem that it lies on";
+  if (why.code == ENOTCONN) {
+    if (const auto below = resolve_path(path)) why = stale_mount(*below);
+  }
+  return Error{why.code, fmt::format("{} {}: {}", what, path, why.message)};
+}
+
+// Such a path, if it is where files may be written.
 Result<std::string> settle_output(const std::string& path, const std::string& what,
                                   const MountOptions& options) {
-  std::error_code failure;
-  const auto absolute = std::filesystem::absolute(path, failure);
-  const std::string settled = failure ? path : std::filesystem::weakly_canonical(absolute, failure).string();
-  if (failure) return Error{failure.value(), fmt::format("{} {}: {}", what, path, failure.message())};
+  auto resolved = resolve_output(path, what);
+  if (!resolved) return resolved;
+  const std::string& settled = *resolved;
   if (is_within(settled, options.source)) {
     return Error{EINVAL, fmt::format("{} {} lies in the source, which is never written; take another place",
                                      what, settled)};
@@ -270,7 +290,7 @@ Result<std::string> settle_output(const std::string& path, const std::string& wh
                  fmt::format("{} {} lies below the mountpoint, which will hide it; take another place", what,
                              settled)};
   }
-  return settled;
+  return resolved;
 }
 
 // Neither may hide the other.

@@ -81,16 +81,19 @@ def test_commands_end_that_name_what_hangs_otherwise(tmp):
                 assert_one_line(result, hung.path, "does not answer", status=2)
 
 
-def test_a_mount_is_refused_whose_place_or_nvme_directory_hangs(tmp):
-    """It is no mount of clairfs: 'clairfs umount' would not help."""
+def test_a_mount_is_refused_whose_own_directories_hang(tmp):
+    """They are on no mount of clairfs: 'clairfs umount' would not help."""
     make_dataset(tmp / "src", FILES)
-    (tmp / "mnt").mkdir()
     with slowfs(tmp / "src", "--attr-timeout", "0") as hung:
-        words = ["mount", tmp / "src", "--catalog-dir", tmp / "catalog"]
-        commands = ([*words, tmp / "mnt", f"--nvme={hung.path}:64M"], [*words, hung.path])
+        catalog = f"--catalog-dir={tmp}/catalog"
+        asked = ([catalog, f"--nvme={hung.path}:64M"], [f"--catalog-dir={hung.path}/catalog"], [catalog, f"--log-file={hung.path}/log"])
+        commands = [["mount", tmp / "src", hung.path, catalog]]
+        for i, options in enumerate(asked):  # each at a place of its own, which it claims while it waits
+            (tmp / f"mnt{i}").mkdir()
+            commands.append(["mount", tmp / "src", tmp / f"mnt{i}", *options])
         with stopped(hung.process), concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
-            for result in pool.map(lambda each: run(*each, timeout=PATIENCE), commands):
-                assert_one_line(result, f"{hung.path} does not answer", "check the filesystem", status=32)
+            for result in pool.map(lambda words: run(*words, timeout=PATIENCE), commands):
+                assert_one_line(result, hung.path, "does not answer", "check the filesystem", status=32)
 
 
 def test_output_of_a_command_ends_with_it(tmp):

@@ -238,6 +238,9 @@ def test_a_stale_mount_is_named_and_cleared_through_a_link(place):
         assert_one_line(tried, f"{mnt} is a stale mount", f"clairfs umount {mnt}\n", status=32)
     tried = run("mount", place / "src", place / "other", "--catalog-dir", place / "catalog", f"--nvme={mnt / 'nvme'}:64M")
     assert_one_line(tried, f"NVMe directory {mnt} is a stale mount", f"clairfs umount {mnt}\n", status=32)
+    tried = run("mount", place / "src", place / "other", "--catalog-dir", link / "catalog")
+    told = f"catalog directory {link}/catalog: {mnt} is a stale mount"
+    assert_one_line(tried, told, f"clairfs umount {mnt}\n", status=32)
     assert run("umount", link).returncode == 0
     assert not is_mounted(mnt)
 
