@@ -112,8 +112,8 @@ LogQueue::LogQueue(std::unique_ptr<LogOutput> output, Duration patience)
     : state_(std::make_shared<State>(std::move(output))), patience_(patience) {}
 
 LogQueue::~LogQueue() {
-  if (!thread_.joinable()) return;
   const bool is_written = written_in_time();
+  if (!thread_.joinable()) return;
   {
     const MutexLock lock(state_->mutex);
     state_->over = true;

@@ -191,6 +191,15 @@ TEST_CASE("lines that cannot be written are counted by a flush where no line fol
   CHECK(queued.gate->text() == fmt::format("warning: 1 line is missing here: {}\n", kWhyMissing));
 }
 
+TEST_CASE("lines that cannot be written are counted at the end of a log without a thread, too") {
+  QueuedLog queued;
+  queued.gate->set_full(true);
+  queued.log.info("one");
+  queued.gate->set_full(false);
+  queued.end();
+  CHECK(queued.gate->text() == fmt::format("warning: 1 line is missing here: {}\n", kWhyMissing));
+}
+
 TEST_CASE("the end waits for what was logged") {
   QueuedLog queued;
   queued.queue->start();
