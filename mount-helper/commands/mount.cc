@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +14,6 @@
 #include "fs/base/mountinfo.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
-#include "mount-helper/log/log_queue.h"
 #include "mount-helper/log/logging.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/option_table.h"
@@ -29,13 +27,6 @@
 
 namespace clairfs {
 namespace {
-
-// Printing to a stderr that nobody reads has no end, and others may wait for this process meanwhile: it waits
-// for room no longer than the log does.
-bool stderr_takes_a_line() {
-  pollfd room{STDERR_FILENO, POLLOUT, 0};
-  return ::poll(&room, 1, static_cast<int>(LogQueue::kPatience.count())) != 0;
-}
 
 // serve(), with the mount point claimed until the mount is there for all to see.
 Serve serve_claimed(Fd claim) {

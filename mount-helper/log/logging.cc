@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -126,6 +127,11 @@ void name_node_in_log(Logger& log, uint32_t node) {
 
 void reopen_log(Logger& log) {
   for (LogQueue* queue : queues_of(log)) queue->open_anew();
+}
+
+bool stderr_takes_a_line() {
+  pollfd room{STDERR_FILENO, POLLOUT, 0};
+  return ::poll(&room, 1, static_cast<int>(LogQueue::kPatience.count())) != 0;
 }
 
 std::string log_greeting(const MountOptions& options) {

@@ -44,6 +44,10 @@ void name_node_in_log(Logger& log, uint32_t node);
 /// others away. So too where no line follows, since --log-level leaves those out.
 void reopen_log(Logger& log);
 
+/// Whether stderr has room for a line, so that printing one does not wait for its reader. Waits for room as
+/// long as the end of a log does for an output.
+bool stderr_takes_a_line();
+
 /// The first line of a log, which a report of a fault needs: version, process, host, kernel and options.
 std::string log_greeting(const MountOptions& options);
 

@@ -27,7 +27,7 @@ namespace {
 void warn(const std::vector<std::string>& lines, const MountOptions& options, Logger& log) {
   for (const std::string& line : lines) {
     log.warn("{}", line);
-    if (!options.foreground) fmt::print(stderr, "clairfs: warning: {}\n", line);
+    if (!options.foreground && stderr_takes_a_line()) fmt::print(stderr, "clairfs: warning: {}\n", line);
   }
 }
 

@@ -160,3 +160,11 @@ def test_a_refused_node_of_a_job_ends_though_nobody_reads_its_stderr(tmp, hashes
     words += ["--job", f"127.0.0.1:{free_port()}", "--rank=1", "--nodes=2", "--job-timeout=1"]
     assert status_with_full_stderr(words, pipe) == 32
     assert "absent" not in pipe.read()
+
+
+def test_a_mount_with_a_warning_is_there_though_nobody_reads_its_stderr(tmp, hashes, pipe):
+    words = [binary(), "mount", tmp / "src", tmp / "mnt", "--catalog-dir", tmp / "catalog", "--log-file", tmp / "log"]
+    assert status_with_full_stderr([*words, "--staging=9T"], pipe) == 0
+    assert_hashes(types.SimpleNamespace(path=tmp / "mnt"), hashes)
+    assert "--staging of 9.0 TiB is more than" in (tmp / "log").read_text()
+    assert run("umount", tmp / "mnt").returncode == 0
