@@ -35,6 +35,8 @@ constexpr size_t kBegins = 8;
 constexpr uint64_t kFurther = 4;
 // Nearer opens are no strays: the first ones may all be one worker's, of samples in turn.
 constexpr uint64_t kNear = 32;
+// Fewer may be strays that lie side by side by chance.
+constexpr size_t kNeighbours = 8;
 
 // What is allowed is shared out among three ways to look: windows from all starts, the next step, any step.
 constexpr double kLooks = 3;
@@ -52,16 +54,23 @@ struct Hits {
   uint32_t reached = 0;
 };
 
-// How far each hit is ahead of the number of those before it is added to `leads`; 0 if it is not.
-Hits hits_in(std::span<const Placed> opens, const Window& window, std::vector<uint32_t>* leads = nullptr) {
+struct Lead {
+  uint32_t ahead = 0;  // of the number of hits before it; 0 if it is not
+  uint32_t position = 0;
+};
+
+// Adds each hit to `leads`.
+Hits hits_in(std::span<const Placed> opens, const Window& window, std::vector<Lead>* leads = nullptr) {
   Hits hits;
   const uint64_t low = window.anywhere ? window.start - std::min(window.start, window.width) : window.start;
   for (const Placed& open : opens) {
     const uint64_t next = uint64_t{window.start} + hits.count;
     const uint64_t high = next + window.width;
     if (open.position == Placed::kNowhere || open.position < low || open.position >= high) continue;
-    if (leads != nullptr)
-      leads->push_back(open.position < next ? 0U : static_cast<uint32_t>(open.position - next) + 1);
+    if (leads != nullptr) {
+      const uint64_t ahead = open.position < next ? 0 : open.position - next + 1;
+      leads->push_back({static_cast<uint32_t>(ahead), open.position});
+    }
     ++hits.count;
     hits.lowest = std::min(hits.lowest, open.position);
     hits.reached = std::max(hits.reached, open.position + 1);
@@ -113,22 +122,29 @@ std::vector<Placed> without_strays(std::span<const Placed> opens, uint32_t ranks
   return kept;
 }
 
+// Whether hits lie side by side, as those of a worker do that goes on with its next batch while another one
+// has not begun. Strays lie anywhere.
+bool are_neighbours(std::span<const Lead> hits) {
+  if (hits.size() < kNeighbours) return false;
+  const auto [first, last] = std::ranges::minmax_element(hits, {}, &Lead::position);
+  return 2 * hits.size() > last->position - first->position;
+}
+
 // The furthest lead, but for strays: the window may be as wide as a small dataset, and then it has most of
 // them. A reader is as far ahead at first as later. Few of the first half are strays, also where the reader
 // has left the order since: one that it left earlier does not explain kMostly of the opens.
-uint32_t spread_of(std::vector<uint32_t> leads) {
+uint32_t spread_of(std::vector<Lead> leads) {
   if (leads.empty()) return 0;
   const auto middle = leads.begin() + static_cast<std::ptrdiff_t>((leads.size() + 1) / 2);
-  std::sort(leads.begin(), middle);
+  std::ranges::sort(leads.begin(), middle, {}, &Lead::ahead);
   const size_t last = (leads.size() + 1) / 2 - 1;
   const auto few = static_cast<size_t>((1 - kMostly) * static_cast<double>(last));
-  const uint64_t least = leads[few];
-  const uint64_t furthest = least + std::max(kFurther * (leads[last - few] - least), kNear);
-  uint32_t spread = 0;
-  for (const uint32_t lead : leads) {
-    if (lead <= furthest) spread = std::max(spread, lead);
-  }
-  return spread;
+  const uint64_t least = leads[few].ahead;
+  const uint64_t furthest = least + std::max(kFurther * (leads[last - few].ahead - least), kNear);
+  std::ranges::sort(leads, {}, &Lead::ahead);
+  const auto far = std::ranges::upper_bound(leads, furthest, {}, &Lead::ahead);
+  if (!are_neighbours({far, leads.end()})) leads.erase(far, leads.end());
+  return leads.empty() ? 0 : leads.back().ahead;
 }
 
 // ln 1/h!
@@ -161,7 +177,7 @@ std::optional<Fit> fit_from(std::span<const Placed> opens, const Reading& readin
   if (!best) return best;
   // What is a stray in a narrow window may have been a worker ahead of the others.
   const std::vector<Placed> of_reader = without_strays(opens, reading.stride);
-  std::vector<uint32_t> leads;
+  std::vector<Lead> leads;
   hits_in(of_reader, {start.start, start.anywhere, 4 * best->window}, &leads);
   best->spread = spread_of(std::move(leads));
   return best;

@@ -125,3 +125,13 @@ TEST_CASE("all that workers have in flight of a small dataset is spread, also if
   CHECK(together.spread == 64);
   CHECK(find_dealing(opens, 1, together, nobody) == Dealing{128, 0});
 }
+
+TEST_CASE("a worker that goes on with its next batch before another one begins is no stray") {
+  std::vector<Placed> opens;
+  for (uint32_t i = 0; i < 100; ++i) opens.push_back({i < 64 ? i : 64 + i, 1});
+  const Fit fit = fit_order(opens, {.samples = 600, .length = 600});
+  REQUIRE(is_certain(fit, 1));
+  CHECK(fit.spread == 65);
+  const Dealing dealing = find_dealing(opens, 1, fit, nobody);
+  CHECK(dealing.batch * (dealing.workers + 1) > 65);
+}
