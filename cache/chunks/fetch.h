@@ -80,6 +80,7 @@ struct Fetch {
   ChunkRef data;
   Tier keep = Tier::none;       // where it is to stay
   Tier promised = Tier::none;   // where it has room that is promised, and not taken yet
+  bool owed = false;            // RAM is to have it instead of NVMe: see RamBackup::added()
   std::optional<size_t> store;  // the NVMe store that it comes from
   uint64_t others_transit = 0;  // bytes that count against TransitShares::others
   uint64_t nvme_transit = 0;    // bytes that count against TransitShares::from_nvme

@@ -112,14 +112,17 @@ void Fetcher::begin_again(const FetchPtr& fetch) {
 void Fetcher::promise_room(Fetch& fetch, bool on_nvme, const Use& use) {
   fetch.keep = deps_.tiers.promise_room(fetch.chunk, on_nvme, use);
   fetch.promised = fetch.keep;
+  fetch.owed = false;
 }
 
-// A chunk for NVMe, which takes whole ones, may come in parts if RAM can take it instead.
+// A chunk for NVMe, which takes whole ones, may come in parts if RAM can take it instead. It will be on NVMe
+// as late as its copy is made: so that is owed when it is here.
 void Fetcher::place_for_parts(Fetch& fetch) const {
   if (fetch.keep != Tier::nvme || fetch.may_wait) return;
   const ChunkRange range = deps_.catalog.range(fetch.chunk);
   if (!may_split(range.file) || !deps_.table.splits(fetch, range.length)) return;
-  if (deps_.tiers.swap_place(fetch.chunk)) fetch.keep = fetch.promised = Tier::ram;
+  fetch.owed = deps_.tiers.swap_place(fetch.chunk);
+  if (fetch.owed) fetch.keep = fetch.promised = Tier::ram;
 }
 
 // The room that was promised to the fetch is not needed any more.
@@ -302,7 +305,7 @@ void Fetcher::publish(const Fetch& fetch, const ChunkRef& data, Origin origin) {
   if (in_ram) deps_.metrics.ram_chunks.add(1);
   const ChunkTable::Published published = deps_.table.publish(fetch, data, in_ram);
   if (in_ram) {
-    deps_.tiers.kept_in_ram(fetch.chunk, published.store);
+    deps_.tiers.kept_in_ram(fetch.chunk, published.store, fetch.owed);
   } else {
     deps_.transit.add(fetch.chunk);
   }

@@ -87,10 +87,9 @@ void RamBackup::added(ChunkId chunk, bool owed) {
   if (!std::exchange(news_, true)) wake_.notify_all();
 }
 
-// Wakes nobody: as long as there are copies to make the thread is at it, or in a pause that ends by itself.
-void RamBackup::owe() {
+uint64_t RamBackup::copies_owed() const {
   MutexLock lock(mutex_);
-  ++owed_;
+  return owed_;
 }
 
 void RamBackup::adopt(ChunkId chunk, size_t store) {

@@ -83,8 +83,8 @@ class RamBackup {
   /// The RAM tier has the chunk, and NVMe has not. `owed`: NVMe was to have it, and would be written now; so
   /// a copy, of this or of one that waits longer, is made without a pause.
   void added(ChunkId chunk, bool owed = false);
-  /// A chunk that NVMe was to have is on its way to RAM: a copy is owed for it, as by added().
-  void owe();
+  /// Copies that are to be made without a pause.
+  uint64_t copies_owed() const;
   /// The RAM tier has the chunk that a store already had.
   void adopt(ChunkId chunk, size_t store);
   /// The store that has a copy of the chunk; it does not count as one any more.

@@ -167,14 +167,14 @@ ChunkRef Tiers::moved_to_ram(ChunkId chunk, ChunkRef data) {
 }
 
 // No decision in between: whoever drops the chunk from RAM has to find the copy.
-void Tiers::kept_in_ram(ChunkId chunk, std::optional<size_t> store) {
+void Tiers::kept_in_ram(ChunkId chunk, std::optional<size_t> store, bool owed) {
   MutexLock lock(placing_);
   deps_.policy.kept(chunk, Tier::ram);
   if (store) {
     deps_.policy.dropped(chunk, Tier::nvme);
     backup_.adopt(chunk, *store);
   } else {
-    backup_.added(chunk);
+    backup_.added(chunk, owed);
   }
 }
 
@@ -323,11 +323,8 @@ bool Tiers::swap_into_ram(ChunkId chunk, const ChunkRef& data) {
   return true;
 }
 
-// It will be on NVMe as late as its copy is made: so that is owed.
 bool Tiers::swap_place(ChunkId chunk) {
-  if (!may_swap() || !make_room_by_copies(chunk)) return false;
-  backup_.owe();
-  return true;
+  return may_swap() && make_room_by_copies(chunk);
 }
 
 // Promises room in RAM instead of that on NVMe, which the chunks that are dropped take. No decision in

@@ -70,7 +70,8 @@ class Tiers final : private RamBackup::Keeper {
   /// is dropped. Its room there is promised to it until take_back().
   Tier promise_room(ChunkId chunk, bool from_nvme, const Use& use);
   /// Has a chunk to which room on NVMe is promised go to RAM, in the place of chunks that NVMe has copies of:
-  /// those stay there. Room in RAM is promised to it then, instead. False: it goes to NVMe.
+  /// those stay there. Room in RAM is promised to it then, instead, and kept_in_ram() is to be told that it
+  /// is owed. False: it goes to NVMe.
   bool swap_place(ChunkId chunk);
   /// Memory of the RAM tier for a chunk to which room there is promised, and with it the promise ends.
   /// Nothing: readers still pin what was dropped, and the promise stands.
@@ -78,8 +79,8 @@ class Tiers final : private RamBackup::Keeper {
   bool in_ram(const ChunkRef& data) const { return &data->block.account() == &account_; }
   /// A copy in the RAM tier, with memory by allocate_ram(), or `data` itself if there is none.
   ChunkRef moved_to_ram(ChunkId chunk, ChunkRef data);
-  /// The table says that RAM has the chunk. `store` had it until then.
-  void kept_in_ram(ChunkId chunk, std::optional<size_t> store);
+  /// The table says that RAM has the chunk. `store` had it until then. `owed`: see RamBackup::added().
+  void kept_in_ram(ChunkId chunk, std::optional<size_t> store, bool owed);
 
   void read(size_t store, ChunkId chunk, const std::vector<iovec>& pages, std::function<void(Status)> done);
   size_t stores() const { return deps_.stores.size(); }

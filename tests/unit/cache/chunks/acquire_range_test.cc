@@ -410,6 +410,23 @@ TEST_CASE("as long as NVMe writes copies RAM makes place for parts") {
   CHECK(store.chunks() == 8);
 }
 
+TEST_CASE("each chunk that RAM takes instead of NVMe is owed a copy, however late it comes") {
+  FakeStore store(12 * kRangeChunk);
+  RangeFixture f(10, 8 * kRangeChunk, false, &store);
+  f.fill_ram(8);
+  for (uint64_t i = 8; i < 10; ++i) f.acquire(i * kRangeChunk, 4 * kRangeRecord);
+  REQUIRE(f.source.pending() == 4);
+  for (uint32_t i = 8; i < 10; ++i) {
+    CHECK(f.cache->ram_backup().copies_owed() == 0);
+    f.source.complete_one();
+    f.source.complete_one();
+    REQUIRE(f.tier(i) == Tier::ram);
+    CHECK(f.cache->ram_backup().copies_owed() == 1);
+    f.copy_all();
+  }
+  CHECK(f.metrics.nvme_copies.value() == 8);
+}
+
 TEST_CASE("where a part for RAM instead of NVMe fails, the room is free again in both") {
   FakeStore store(4 * kRangeChunk);
   RangeFixture f(2, kRangeChunk, false, &store);
@@ -421,6 +438,7 @@ TEST_CASE("where a part for RAM instead of NVMe fails, the room is free again in
   CHECK(f.tier(0) == Tier::nvme);
   CHECK(f.cache->space().ram == kRangeChunk);
   CHECK(f.cache->space().nvme == 3 * kRangeChunk);
+  CHECK(f.cache->ram_backup().copies_owed() == 0);
 }
 
 TEST_CASE("a chunk for NVMe comes whole while its place in RAM is still read, and goes there then") {
