@@ -8,6 +8,7 @@
 
 #include "cache/base/checksum.h"
 #include "cache/catalog/chunk_key.h"
+#include "cache/chunks/tier_policy.h"
 #include "cache/io/memory.h"
 #include "cache/memory/ram_arena.h"
 
@@ -127,9 +128,22 @@ std::optional<ChunkId> RamBackup::unlist_oldest() {
   return std::nullopt;
 }
 
-std::optional<ChunkId> RamBackup::oldest_copied() {
+std::vector<ChunkId> RamBackup::oldest_copied(uint64_t bytes) {
   MutexLock lock(mutex_);
-  return unlist_oldest();
+  std::vector<ChunkId> oldest;
+  uint64_t found = 0;
+  while (found < bytes) {
+    const auto chunk = unlist_oldest();
+    if (!chunk) break;
+    oldest.push_back(*chunk);
+    found += footprint(Tier::ram, catalog_.range(*chunk).length);
+  }
+  if (found >= bytes) return oldest;
+  for (const ChunkId chunk : oldest) {  // all that there are: they stay copies
+    states_[chunk.index()].listed = true;
+    copies_.push_back(chunk);
+  }
+  return {};
 }
 
 bool RamBackup::any_copies() const {

@@ -90,9 +90,9 @@ class RamBackup {
   /// The store that has a copy of the chunk; it does not count as one any more.
   std::optional<size_t> release(ChunkId chunk);
 
-  /// The chunk that has had its copy longest, for the caller to drop it from the RAM tier; nothing if no
-  /// chunk has one.
-  std::optional<ChunkId> oldest_copied();
+  /// The chunks that have had their copies longest and take `bytes` of the RAM tier or more, for the caller
+  /// to drop them from there; none if all that have copies take less. REQUIRES: bytes > 0.
+  std::vector<ChunkId> oldest_copied(uint64_t bytes);
   bool any_copies() const;
 
   /// Bytes that a store could take if it dropped its copies; 0 if it takes no writes.

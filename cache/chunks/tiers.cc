@@ -332,14 +332,15 @@ bool Tiers::swap_place(ChunkId chunk) {
 bool Tiers::make_room_by_copies(ChunkId chunk) {
   const uint64_t bytes = footprint(Tier::ram, length(chunk));
   MutexLock lock(placing_);
-  swapped_.fetch_add(bytes);
-  for (uint64_t room = ram_room(); room < bytes;) {
-    const auto copied = backup_.oldest_copied();
-    if (!copied) return false;
-    deps_.policy.dropped(*copied, Tier::ram);
-    evict(*copied, Tier::ram, footprint(Tier::nvme, length(chunk)));
-    room += footprint(Tier::ram, length(*copied));
+  if (const uint64_t room = ram_room(); room < bytes) {
+    const auto copied = backup_.oldest_copied(bytes - room);
+    if (copied.empty()) return false;  // and the room on NVMe is still promised: none may be dropped into it
+    for (const ChunkId victim : copied) {
+      deps_.policy.dropped(victim, Tier::ram);
+      evict(victim, Tier::ram, footprint(Tier::nvme, length(chunk)));
+    }
   }
+  swapped_.fetch_add(bytes);
   promise(chunk, Tier::ram);
   take_back(chunk, Tier::nvme);
   return true;

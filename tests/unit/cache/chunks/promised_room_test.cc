@@ -44,8 +44,11 @@ class DroppingPolicy final : public TierPolicy {
 
 /// Files of one chunk each behind a RAM tier and a store, both counted in chunks.
 struct RoomFixture {
-  RoomFixture(size_t files, uint64_t ram, uint64_t nvme) : store(nvme * kRoomChunk) {
-    for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(i), kRoomChunk);
+  /// `sizes`: of the first files; the others are of whole chunks.
+  RoomFixture(size_t files, uint64_t ram, uint64_t nvme, std::vector<size_t> sizes = {})
+      : store(nvme * kRoomChunk) {
+    sizes.resize(files, kRoomChunk);
+    for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(i), sizes[i]);
     ScanOptions options;
     options.chunk_size = kRoomChunk;
     catalog = *scan_catalog(tree.path(), options, log.logger());
@@ -260,4 +263,28 @@ TEST_CASE("a chunk that goes to RAM instead of NVMe keeps no room there, which t
   CHECK(f.tier(0) == Tier::nvme);
   CHECK(f.tier(1) == Tier::nvme);
   f.store.set_slow(false);
+}
+
+TEST_CASE("copies that make too little place in RAM stay there, and a chunk keeps its room on NVMe") {
+  const size_t most = TransitShares::for_chunks(kRoomChunk).nvme_writes / kRoomChunk;
+  const size_t last = most + 2;
+  RoomFixture f(last + 1, 1, most + 1, {4 << 10, 8 << 10});
+  const auto bring = [&f](size_t i) {
+    f.ask_for(i);
+    f.complete_all();
+  };
+  bring(0);
+  bring(1);
+  REQUIRE(f.cache->ram_backup().copy_next() == RamBackup::Outcome::copied);
+  f.store.settle();
+  f.store.set_slow(true);
+  for (size_t i = 2; i < last; ++i) bring(i);
+  REQUIRE(f.store.held() == most);
+  REQUIRE(f.cache->space().nvme_behind);
+  bring(last);
+  CHECK(f.tier(0) == Tier::ram);
+  CHECK(f.metrics.nvme_copies.value() == 1);
+  f.store.set_slow(false);
+  CHECK(f.tier(last) == Tier::nvme);
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
 }
