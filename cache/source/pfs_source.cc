@@ -213,7 +213,14 @@ void PfsSource::submit(const OperationPtr& operation) {
   FileRead read;
   read.directory_fd = root_.get();
   read.path = catalog_.path(file);
-  if (!operation->kept && read.path.size() >= PATH_MAX) operation->kept = open_deep(read.path);
+  if (!operation->kept && read.path.size() >= PATH_MAX) {
+    auto opened = open_deep(read.path);
+    if (opened) {
+      operation->kept = std::move(*opened);
+    } else {
+      operation->not_opened = opened.error();
+    }
+  }
   read.offset = operation->parts.front().request.offset;
   for (const auto& part : operation->parts)
     read.memory.insert(read.memory.end(), part.request.memory.begin(), part.request.memory.end());
@@ -223,6 +230,7 @@ void PfsSource::submit(const OperationPtr& operation) {
   if (!operation->kept) metrics_.pfs_opens.add();
   metrics_.pfs_reads.add();
   read.done = [this, operation](Result<FileRead::Outcome> outcome) {
+    if (!outcome && operation->not_opened) outcome = *operation->not_opened;
     finish(*operation, std::move(outcome));
   };
   io_.submit(std::move(read));
@@ -351,12 +359,14 @@ Error PfsSource::stale(FileId file, const std::string& why) {
 }
 
 // A path too long for one system call is opened in steps, here and now: such paths are too rare for a way of
-// their own through the io backend. Where it fails the backend is given the path, and fails.
-PfsSource::SharedFd PfsSource::open_deep(const std::string& path) {
+// their own through the io backend. Where it fails the backend is given the path, and fails; why this failed
+// is the answer then, from a thread of the backend like any other.
+Result<PfsSource::SharedFd> PfsSource::open_deep(const std::string& path) {
   auto file = open_below(root_.get(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!file) return nullptr;
-  if (::lseek(file->get(), 0, SEEK_CUR) < 0) return nullptr;  // a ring would wait for a FIFO's data
-  ::fcntl(file->get(), F_SETFL, 0);                           // see FileRead::open_fd
+  if (!file) return system_error(file.error().code, "open " + path);
+  if (::lseek(file->get(), 0, SEEK_CUR) < 0)  // a ring would wait for a FIFO's data
+    return system_error(errno, "open " + path);
+  ::fcntl(file->get(), F_SETFL, 0);  // see FileRead::open_fd
   metrics_.pfs_opens.add();
   return std::make_shared<Fd>(std::move(*file));
 }

@@ -21,6 +21,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -30,6 +31,7 @@
 #include "cache/base/log.h"
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
+#include "cache/base/result.h"
 #include "cache/base/thread.h"
 #include "cache/catalog/catalog.h"
 #include "cache/io/backend.h"
@@ -86,7 +88,8 @@ class PfsSource final : public ChunkSource {
     uint64_t bytes = 0;
     unsigned places = 1;  // of those that the limit gives
     TimePoint started;
-    SharedFd kept;  // the file if it was open before
+    SharedFd kept;                    // the file if it was open before
+    std::optional<Error> not_opened;  // why it is not: of a path that the backend cannot open
 
     FileId file() const { return parts.front().request.file; }
     uint64_t id() const { return parts.front().arrival; }
@@ -113,7 +116,7 @@ class PfsSource final : public ChunkSource {
   Fetched check_outcome(const FetchRequest& request, const Result<FileRead::Outcome>& outcome,
                         uint64_t bytes);
   Error stale(FileId file, const std::string& why);
-  SharedFd open_deep(const std::string& path);
+  Result<SharedFd> open_deep(const std::string& path);
   SharedFd kept_open(FileId file) EXCLUDES(mutex_);
   void keep_open(FileId file, Fd fd) EXCLUDES(mutex_);
 

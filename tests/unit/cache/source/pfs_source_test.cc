@@ -219,20 +219,24 @@ struct DeepFixture {
     const Fd file(::openat(folder.get(), "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
     REQUIRE(file.get() >= 0);
     catalog = *scan_catalog(tree.path(), {}, log.logger());
-    source = std::make_unique<PfsSource>(*catalog,
-                                         Fd(::open(tree.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),
-                                         io, PfsOptions{}, clock, metrics, log.logger(), [](FileId) {});
+    read_below(Fd(::open(tree.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)));
+  }
+  void read_below(Fd root) {
+    source = std::make_unique<PfsSource>(*catalog, std::move(root), io, PfsOptions{}, clock, metrics,
+                                         log.logger(), [](FileId) {});
   }
   /// The descriptor that the backend is given for a read of the file; -1: only its path.
   int open_fd() {
     FetchRequest request;
     request.file = *catalog->find(path);
     request.demand = std::make_shared<Demand>(Priority{});
-    request.done = [](const Fetched&) {};
+    request.done = [this](const Fetched& outcome) { error = outcome ? 0 : outcome.error().code; };
     source->start(std::move(request));
     REQUIRE(io.reads.size() == 1);
     return io.reads.front().open_fd;
   }
+  /// As a backend that is given the path.
+  void refuse() { io.reads.front().done(Error{ENAMETOOLONG, "open: File name too long"}); }
 
   TempTree tree;
   Fd folder{::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
@@ -242,6 +246,7 @@ struct DeepFixture {
   const SteadyClock clock{};
   std::shared_ptr<const Catalog> catalog;
   OpenReads io;
+  int error = 0;  // of the fetch
   std::unique_ptr<PfsSource> source;
 };
 
@@ -259,6 +264,17 @@ TEST_CASE("a FIFO that has taken the place of a file with such a path is not rea
   REQUIRE(::unlinkat(f.folder.get(), "file", 0) == 0);
   REQUIRE(::mkfifoat(f.folder.get(), "file", 0600) == 0);
   CHECK(f.open_fd() == -1);
+  f.refuse();
+  CHECK(f.error == ESTALE);
+}
+
+TEST_CASE("a file with such a path that cannot be opened just now has not changed") {
+  DeepFixture f;
+  f.read_below(Fd());
+  CHECK(f.open_fd() == -1);
+  f.refuse();
+  CHECK(f.error == EBADF);
+  CHECK(f.metrics.pfs_stale_files.value() == 0);
 }
 
 namespace {
