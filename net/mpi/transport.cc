@@ -26,18 +26,22 @@ constexpr size_t kMessageOverhead = 256;
 // How often a caller that waits for the other ranks is asked whether it still wants to: as a person notices.
 constexpr auto kWaitingPeriod = std::chrono::milliseconds(100);
 
+// An unmount may be under way, which takes a second or so for the log. One that hangs is left to its guard.
+constexpr auto kAbortPatience = std::chrono::seconds(10);
+
+// Whoever has given up on MPI ends the process, by then in any case.
+constexpr auto kGivenUpPatience = std::chrono::minutes(1);
+
 // Catches MPI's way of reporting a fatal error, which is to call exit() on our net thread. Lives as long as
 // the process, as exit handlers do.
 struct AbortGuard {
   std::atomic<std::thread::id> net_thread;
-  std::function<void()> before_abort;
-  Logger& log;
+  LastCall& before_abort;  // of the transport, which is there as long as its thread is
 
   static void at_exit(int /*status*/, void* self) {
     auto& guard = *static_cast<AbortGuard*>(self);
     if (std::this_thread::get_id() != guard.net_thread.load()) return;
-    guard.log.critical("MPI gave up and ends this process; its own message is on the standard error output");
-    if (guard.before_abort) guard.before_abort();
+    if (!guard.before_abort.make()) std::this_thread::sleep_for(kGivenUpPatience);
     ::_exit(1);
   }
 };
@@ -56,8 +60,12 @@ Result<std::unique_ptr<MpiTransport>> MpiTransport::connect(const JobPlace& plac
     transport->launch_ = MpiLaunch::take_over();
     return transport;
   }
-  // The net thread is within MPI_Init and cannot be called back.
-  if (!transport->init_ended()) static_cast<void>(transport.release());
+  if (!transport->init_ended()) {
+    // The net thread is within MPI_Init and cannot be called back. MPI may still end the process from there,
+    // when what was to be called before that is gone.
+    if (!transport->before_abort_.call_off(kAbortPatience)) ::_exit(1);
+    static_cast<void>(transport.release());
+  }
   return connected.error();
 }
 
@@ -65,6 +73,10 @@ MpiTransport::MpiTransport(const JobPlace& place, MpiOptions options, Fd waker, 
     : place_(place),
       options_(std::move(options)),
       log_(log),
+      before_abort_([this] {
+        log_.critical("MPI gave up and ends this process; its own message is on the standard error output");
+        if (options_.before_abort) options_.before_abort();
+      }),
       network_sleep_(std::move(waker), clock_),
       unreachable_(place.size),
       queued_bytes_(place.size),
@@ -105,7 +117,7 @@ std::string MpiTransport::network_text() const {
 void MpiTransport::run() {
   // First: exit handlers run in reverse order, and the guard's must come before those that MPI brings along.
   const auto& library = loaded_mpi();
-  auto* guard = new AbortGuard{std::this_thread::get_id(), options_.before_abort, log_};
+  auto* guard = new AbortGuard{std::this_thread::get_id(), before_abort_};
   ::on_exit(AbortGuard::at_exit, guard);
   if (library) watch_network(log_);
   const bool hears_network = library && takes_tcp_alone();  // now: connect() changes the environment later

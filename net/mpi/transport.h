@@ -22,6 +22,7 @@
 #include "cache/base/result.h"
 #include "cache/base/thread.h"
 #include "cache/base/types.h"
+#include "cache/tasks/last_call.h"
 #include "net/mpi/launch.h"
 #include "net/transport/network_sleep.h"
 #include "net/transport/transport.h"
@@ -44,7 +45,8 @@ struct MpiOptions {
   /// what it costs besides. 16 of the largest.
   size_t queued_bytes_per_peer = 16 * kMaxMessage;
   /// MPI_Init never fails: it ends the process. This is called just before, from the net thread, within
-  /// exit(): the last occasion to unmount. The process then ends by _exit(1).
+  /// exit(): the last occasion to unmount. The process then ends by _exit(1). Not called any more once
+  /// connect() has returned an error.
   std::function<void()> before_abort{};
 };
 
@@ -101,6 +103,7 @@ class MpiTransport final : public Transport {
   const JobPlace place_;
   const MpiOptions options_;
   Logger& log_;
+  LastCall before_abort_;
   const SteadyClock clock_{};
   NetworkSleep network_sleep_;     // net thread; others wake it
   std::string network_;            // constant once connected
