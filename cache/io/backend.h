@@ -2,7 +2,7 @@
 //
 // Two kinds of work cover all that the cache does. A FileRead opens a source file, reads a range, takes the
 // file's stamp and closes it: the whole life of a small file. A Transfer reads or writes a descriptor that is
-// already open: pieces of large files, and the NVMe store's segments.
+// already open: pieces of large files, and the NVMe store's segments. Besides, descriptors are closed.
 //
 // Every submitted request is completed exactly once by calling its `done`, from a thread of the backend,
 // never from within submit(). `done` must be short or hand the work on: it runs where completions are reaped,
@@ -65,6 +65,9 @@ class IoBackend {
   virtual ~IoBackend() = default;
   virtual void submit(FileRead request) = 0;
   virtual void submit(Transfer request) = 0;
+  /// Closes a descriptor on which no request is under way, as one more operation: nobody waits for a server
+  /// that is told of it. This default does it at once, for backends of tests.
+  virtual void close(Fd /*file*/) {}
   /// "uring" or "threads", for status.
   virtual const char* kind() const = 0;
 };

@@ -1,5 +1,6 @@
 // Other threads put requests into a queue; the ring's thread admits them up to `depth` and drives each
-// through its steps (open, read, stat, close; or one transfer), one operation of it in the ring at a time.
+// through its steps (open, read, stat, close; or one transfer, or one close), one operation of it in the ring
+// at a time.
 //
 // Wake-up: an eventfd read is always in the ring. The thread says, under the queue's lock, that it is about
 // to sleep; only then does a submitter write to the eventfd. A busy ring is thus fed without a system call,
@@ -60,6 +61,14 @@ struct Operation {
   explicit Operation(Transfer r)
       : step(Step::move), cursor(std::move(r.memory)), offset(r.offset), request(std::move(r)) {}
 
+  explicit Operation(Fd closed)
+      : step(Step::close),
+        cursor(std::vector<iovec>()),
+        offset(0),
+        file(closed.release()),
+        owns_file(true),
+        request(Transfer()) {}
+
   FileRead* file_read() { return std::get_if<FileRead>(&request); }
   bool writes() const {
     const auto* transfer = std::get_if<Transfer>(&request);
@@ -78,7 +87,7 @@ struct Operation {
   IoCursor cursor;
   uint64_t offset;
   uint64_t moved = 0;
-  int file = -1;           // of a FileRead, once it is open
+  int file = -1;           // of a FileRead, once it is open; or one to be closed
   bool owns_file = false;  // and is to be closed in the end
   bool blocking = false;   // hand the next operation to a worker at once
   open_how how = {};
@@ -184,6 +193,7 @@ class RingBackend final : public IoBackend {
 
   void submit(FileRead request) override { enqueue(std::make_unique<Operation>(std::move(request))); }
   void submit(Transfer request) override { enqueue(std::make_unique<Operation>(std::move(request))); }
+  void close(Fd file) override { enqueue(std::make_unique<Operation>(std::move(file))); }
   const char* kind() const override { return "uring"; }
 
  private:

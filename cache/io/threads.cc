@@ -85,6 +85,15 @@ Result<uint64_t> perform(Transfer& request) {
                   std::string(read ? "read" : "write") + " at " + std::to_string(request.offset));
 }
 
+template <class Request>
+void serve(Request& request) {
+  request.done(perform(request));
+}
+
+void serve(Fd& closed) {
+  closed.reset();
+}
+
 // `mutex_` guards the queue and the pool; it is never held while a request is performed or completed.
 class ThreadBackend final : public IoBackend {
  public:
@@ -115,10 +124,11 @@ class ThreadBackend final : public IoBackend {
 
   void submit(FileRead request) override { enqueue(std::move(request)); }
   void submit(Transfer request) override { enqueue(std::move(request)); }
+  void close(Fd file) override { enqueue(std::move(file)); }
   const char* kind() const override { return "threads"; }
 
  private:
-  using Request = std::variant<FileRead, Transfer>;
+  using Request = std::variant<FileRead, Transfer, Fd>;  // Fd: to be closed
 
   void enqueue(Request request) {
     {
@@ -154,7 +164,7 @@ class ThreadBackend final : public IoBackend {
           Request request = std::move(queue_.front());
           queue_.pop_front();
           lock.unlock();
-          std::visit([](auto& r) { r.done(perform(r)); }, request);
+          std::visit([](auto& r) { serve(r); }, request);
         }
         lock.lock();
       } else if (stopping_) {

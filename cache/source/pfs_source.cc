@@ -19,10 +19,6 @@
 namespace clairfs {
 namespace {
 
-// Large files are read chunk by chunk: opening them once for all chunks spares the metadata server. Few are
-// read at a time, and a low descriptor limit (64) must still leave room for everything else.
-constexpr size_t kOpenFiles = 16;
-
 // Operations that waiting readers may start above the limit: a limit filled by prefetches must not delay
 // them.
 constexpr unsigned kReaderHeadroom = 4;
@@ -224,7 +220,7 @@ void PfsSource::submit(const OperationPtr& operation) {
   read.offset = operation->parts.front().request.offset;
   for (const auto& part : operation->parts)
     read.memory.insert(read.memory.end(), part.request.memory.begin(), part.request.memory.end());
-  read.open_fd = operation->kept ? operation->kept->get() : -1;
+  read.open_fd = operation->kept ? operation->kept->fd.get() : -1;
   read.keep_open = large && !operation->kept;
   read.local = local_ && !operation->kept;  // a file that is open may be on another filesystem
   if (!operation->kept) metrics_.pfs_opens.add();
@@ -257,6 +253,7 @@ bool PfsSource::put_back(Operation& operation, const Error& error) {
   if (first)
     log_.warn("{}: the source is read by {} operations at a time; a higher limit (ulimit -n) helps",
               escaped(error.message), std::max(1U, others));
+  for (const auto& entry : closed) entry.second->at_once = true;
   closed.clear();
   dispatch();
   return true;
@@ -368,7 +365,7 @@ Result<PfsSource::SharedFd> PfsSource::open_deep(const std::string& path) {
     return system_error(errno, "open " + path);
   ::fcntl(file->get(), F_SETFL, 0);  // see FileRead::open_fd
   metrics_.pfs_opens.add();
-  return std::make_shared<Fd>(std::move(*file));
+  return std::make_shared<OpenFile>(io_, std::move(*file));
 }
 
 PfsSource::SharedFd PfsSource::kept_open(FileId file) {
@@ -381,9 +378,9 @@ PfsSource::SharedFd PfsSource::kept_open(FileId file) {
 }
 
 void PfsSource::keep_open(FileId file, Fd fd) {
-  std::list<std::pair<FileId, SharedFd>> closed;  // closing may take long: outside the lock
+  std::list<std::pair<FileId, SharedFd>> closed;  // outside the lock
   MutexLock lock(mutex_);
-  open_files_.emplace_front(file, std::make_shared<Fd>(std::move(fd)));
+  open_files_.emplace_front(file, std::make_shared<OpenFile>(io_, std::move(fd)));
   if (open_files_.size() > kOpenFiles)
     closed.splice(closed.begin(), open_files_, std::prev(open_files_.end()));
   lock.unlock();

@@ -15,6 +15,7 @@
 // memory.) A thread looks for such operations while requests wait, and sleeps otherwise.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <climits>
 #include <functional>
@@ -24,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "cache/base/clock.h"
@@ -66,6 +68,11 @@ struct PfsTroubles {
 /// Thread-safe. References given to the constructor outlive it.
 class PfsSource final : public ChunkSource {
  public:
+  /// Large files are read chunk by chunk: opening them once for all chunks spares the metadata server. Few
+  /// are read at a time, and a low descriptor limit (64) must still leave room for everything else. As many
+  /// may be closed at a time by the backend, beside the operations.
+  static constexpr unsigned kOpenFiles = 16;
+
   /// `root` is an O_PATH or O_DIRECTORY descriptor of the dataset's directory.
   PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOptions& options, const Clock& clock,
             Metrics& metrics, Logger& log, std::function<void(FileId)> on_stale);
@@ -81,7 +88,21 @@ class PfsSource final : public ChunkSource {
   PfsTroubles troubles() EXCLUDES(mutex_);
 
  private:
-  using SharedFd = std::shared_ptr<Fd>;
+  /// A file that is open. Its server may take long to hear of its end, or hang: whoever uses the file last
+  /// leaves that to the backend.
+  struct OpenFile {
+    OpenFile(IoBackend& backend, Fd opened) : io(backend), fd(std::move(opened)) {}
+    OpenFile(const OpenFile&) = delete;
+    OpenFile& operator=(const OpenFile&) = delete;
+    ~OpenFile() {
+      if (!at_once) io.close(std::move(fd));
+    }
+
+    IoBackend& io;
+    Fd fd;
+    std::atomic<bool> at_once{false};  // its descriptor is needed: it is closed where it is used last
+  };
+  using SharedFd = std::shared_ptr<OpenFile>;
   /// One read, of one fetch or of neighbours.
   struct Operation {
     std::vector<FetchQueue::Waiting> parts;  // in the order of their bytes; never empty

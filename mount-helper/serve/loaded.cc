@@ -77,7 +77,8 @@ Result<std::unique_ptr<Dataset>> open_dataset(MountBase& base, JobNode* node) {
   if (!loaded) return loaded.error();
   auto nvme = open_nvme(base, *loaded->catalog);
   if (!nvme) return nvme.error();
-  auto io = make_io_backend({base.options.io, base.options.pfs_concurrency, "pfs-io"}, base.log);
+  auto io = make_io_backend({base.options.io, base.options.pfs_concurrency + PfsSource::kOpenFiles, "pfs-io"},
+                            base.log);
   if (!io) return io.error();
   Fd root(::open(base.options.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root) return system_error(errno, "open " + base.options.source);

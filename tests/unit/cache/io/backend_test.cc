@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -98,6 +99,17 @@ TEST_CASE("what cannot be read gives the errno and the path") {
     CHECK(outcome.error().message.find(name) != std::string::npos);
   }
   CHECK(transfer(*subject.io, Transfer::Direction::read, -1, 0, {buffer.whole()}).error().code == EBADF);
+}
+
+TEST_CASE("a descriptor that is handed over is closed") {
+  Subject subject;
+  int ends[2] = {-1, -1};
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const Fd reader(ends[0]);
+  subject.io->close(Fd(ends[1]));
+  pollfd end{reader.get(), 0, 0};
+  CHECK(::poll(&end, 1, 60'000) == 1);
+  CHECK((end.revents & POLLHUP) != 0);
 }
 
 TEST_CASE("a transfer moves everything there is") {

@@ -195,13 +195,15 @@ TEST_CASE("a file that is only compared, and has another ctime, is told from one
 
 namespace {
 
-/// Reads wait until the test ends them.
+/// Reads wait until the test ends them, and nothing is closed before its end.
 class OpenReads final : public IoBackend {
  public:
   void submit(FileRead request) override { reads.push_back(std::move(request)); }
   void submit(Transfer) override { FAIL("not for sources"); }
+  void close(Fd file) override { closed.push_back(std::move(file)); }
   const char* kind() const override { return "test"; }
 
+  std::vector<Fd> closed;  // first: reads that go away close files
   std::deque<FileRead> reads;
 };
 
@@ -275,6 +277,45 @@ TEST_CASE("a file with such a path that cannot be opened just now has not change
   f.refuse();
   CHECK(f.error == EBADF);
   CHECK(f.metrics.pfs_stale_files.value() == 0);
+}
+
+TEST_CASE("large files that are kept open no more are closed by the backend, whatever that takes") {
+  constexpr uint32_t kChunk = 4096;
+  constexpr size_t kFiles = PfsSource::kOpenFiles + 2;
+  TempTree tree;
+  for (size_t i = 0; i < kFiles; ++i) tree.write("f" + std::to_string(i), 2 * kChunk);
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock;
+  ScanOptions scan;
+  scan.chunk_size = kChunk;
+  const std::shared_ptr<const Catalog> catalog = *scan_catalog(tree.path(), scan, log.logger());
+  std::vector<char> memory(kChunk);
+  size_t answers = 0;
+  OpenReads io;
+  auto source = std::make_unique<PfsSource>(*catalog, Fd(), io, PfsOptions{}, clock, metrics, log.logger(),
+                                            [](FileId) {});
+  for (size_t i = 0; i < kFiles; ++i) {
+    FetchRequest request;
+    request.file = *catalog->find("f" + std::to_string(i));
+    request.length = kChunk;
+    request.memory = {{memory.data(), kChunk}};
+    request.demand = std::make_shared<Demand>(Priority{});
+    request.done = [&answers](const Fetched& fetched) { answers += fetched ? 1 : 0; };
+    FileRead::Outcome outcome;
+    outcome.bytes = kChunk;
+    outcome.stamp = catalog->stamp(request.file);
+    outcome.fd.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    source->start(std::move(request));
+    REQUIRE(io.reads.size() == 1);
+    CHECK(io.reads.front().keep_open);
+    io.reads.front().done(std::move(outcome));
+    io.reads.pop_front();
+  }
+  CHECK(answers == kFiles);
+  CHECK(io.closed.size() == kFiles - PfsSource::kOpenFiles);
+  source.reset();
+  CHECK(io.closed.size() == kFiles);
 }
 
 namespace {
