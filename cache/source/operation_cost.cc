@@ -46,11 +46,9 @@ void OperationCost::estimate() {
   const double variance = squares_ / weights_ - size * size;
   const double covariance = products_ / weights_ - size * time;
   alike_ = variance <= kLeastSpread * size * size;
-  if (alike_) return;
+  if (alike_ || covariance <= 0) return;
   constexpr double kMost = 1e18;  // that a number of bytes holds
-  known_ = covariance <= 0
-               ? UINT64_MAX
-               : static_cast<uint64_t>(std::clamp(time * variance / covariance - size, 0.0, kMost));
+  known_ = static_cast<uint64_t>(std::clamp(time * variance / covariance - size, 0.0, kMost));
 }
 
 uint64_t OperationCost::worth_taking_along() const {

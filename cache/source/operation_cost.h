@@ -3,7 +3,8 @@
 //
 // While a source is busy, the time from the end of one operation to the end of the next is a + b x bytes of
 // the latter. Least squares find both, and the cost is a / b. The latest operations count most. While all
-// have the same size they tell nothing, and what is known stays.
+// have the same size they tell nothing, and what is known stays. So it does while larger ones seem to take
+// less time, which no source does: it is chance.
 #pragma once
 
 #include <cstdint>

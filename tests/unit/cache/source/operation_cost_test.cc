@@ -68,6 +68,28 @@ TEST_CASE("few operations, equal ones and an idle source tell nothing of the cos
   CHECK(idle.worth_taking_along() == UINT64_MAX);
 }
 
+TEST_CASE("operations of which the larger ones take less time tell nothing, and are not believed later") {
+  OperationCost cost;
+  TimePoint now{};
+  const auto end = [&](uint64_t bytes, Duration took) {
+    now += took;
+    cost.ended(bytes, now, true);
+  };
+  for (int i = 0; i < 40; ++i) {
+    end(128 << 10, 5ms);
+    end(64 << 10, 6ms);
+  }
+  CHECK(cost.worth_taking_along() == UINT64_MAX);
+  for (int i = 0; i < 1000; ++i) end(128 << 10, 5ms);
+  CHECK(cost.worth_taking_along() == 0);  // they are made to differ once more
+  for (int i = 0; i < 100; ++i) {
+    end(128 << 10, 5ms + (128 << 10) * kOfByte);
+    end(64 << 10, 5ms + (64 << 10) * kOfByte);
+  }
+  CHECK(cost.bytes() > 450'000);
+  CHECK(cost.bytes() < 600'000);
+}
+
 TEST_CASE("equal operations are made to differ once, and after that leave the cost as it is") {
   OperationCost cost;
   TimePoint now{};
