@@ -77,8 +77,7 @@ bool FoundPlan::follow(const FoundOrder& found) {
     const auto before = followed();
     // Another node may have told of it meanwhile.
     if (before && same_order(before->given(), spec)) return true;
-    found_here_ = found;
-    begun = make(spec, deps_.place.self, job_found_.place_of(found));
+    begun = make(spec, deps_.place.self, job_found_.place_of(found), found);
   }
   if (!begun) return false;
   const std::optional<Status> made = begun->wait(deps_.index_patience);
@@ -89,7 +88,6 @@ bool FoundPlan::follow(const FoundOrder& found) {
   if (made) deps_.log.info("plan {} is not followed: {}", name_, made->error().message);
   MutexLock one_at_a_time(plans_.submit_mutex);
   if (making() == begun) plans_.retire(name_);
-  found_here_.reset();
   return false;
 }
 
@@ -111,32 +109,35 @@ Status FoundPlan::write_long_list(PlanSpec& found) {
   return save_own_file(found.list, std::as_bytes(std::span(lines)));
 }
 
-std::shared_ptr<PlanMaking> FoundPlan::make(const PlanSpec& spec, NodeId origin, JobPlace place) {
+std::shared_ptr<PlanMaking> FoundPlan::make(const PlanSpec& spec, NodeId origin, JobPlace place,
+                                            std::optional<FoundOrder> found_here) {
   return plans_.begin(spec, origin, place,
-                      [this](const PlanMaking& ended, const auto& made) { return finish(ended, made); });
+                      [this, found = std::move(found_here)](const PlanMaking& ended, const auto& made) {
+                        return finish(ended, made, found);
+                      });
 }
 
 // On the making's own thread.
-Status FoundPlan::finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made) {
+Status FoundPlan::finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made,
+                         const std::optional<FoundOrder>& found_here) {
   MutexLock one_at_a_time(plans_.submit_mutex);
   if (const Status listed = plans_.check_listed(making); !listed) return listed;
   const Status wanted = !made                ? Status(made.error())
                         : is_planned(**made) ? Error{EEXIST, "a registered plan has these files"}
                                              : Status();
   // follow() takes it off the list. Nobody waits for any other, also not for what this node has said before.
-  const bool awaited = making.origin() == deps_.place.self && found_here_;
-  if (wanted) put_in_force(*made, making.origin());
-  if (wanted || !awaited) plans_.retire(name_);
+  if (wanted) put_in_force(*made, making.origin(), found_here);
+  if (wanted || !found_here) plans_.retire(name_);
   return wanted;
 }
 
 // A plan that this node has told of is also begun with again, when its readers have left the one that was
 // found since.
-void FoundPlan::put_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) {
-  const bool own = origin == deps_.place.self && found_here_;
-  const bool told = own && run->of_job() && job_found_.found(run->given());
+void FoundPlan::put_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin,
+                             const std::optional<FoundOrder>& found_here) {
+  const bool told = found_here && run->of_job() && job_found_.found(run->given());
   FoundOrder found{.plan = run->given(), .node = deps_.place.self.value, .told_by = origin};
-  if (own) found = *std::exchange(found_here_, std::nullopt);
+  if (found_here) found = *found_here;
   const Program reader = found.program;
   const std::vector<SeenOpen> seen = inference_.opens_of(reader);
   replay(*run, seen);         // so it begins where its reader is

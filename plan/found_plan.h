@@ -82,11 +82,15 @@ class FoundPlan {
   std::shared_ptr<PlanMaking> making() const { return plans_.making(name_); }
   /// The plan, if it is in force and a reader is following it here; else null.
   std::shared_ptr<PlanRun> followed() const;
-  /// Null if the table has stopped. `place`: of the plan's ranks.
-  std::shared_ptr<PlanMaking> make(const PlanSpec& spec, NodeId origin, JobPlace place)
+  /// Null if the table has stopped. `place`: of the plan's ranks. `found_here`: what it is a plan of, if it
+  /// is none that somebody has told of; so for the next two.
+  std::shared_ptr<PlanMaking> make(const PlanSpec& spec, NodeId origin, JobPlace place,
+                                   std::optional<FoundOrder> found_here = std::nullopt)
       REQUIRES(plans_.submit_mutex);
-  Status finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
-  void put_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(plans_.submit_mutex);
+  Status finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made,
+                const std::optional<FoundOrder>& found_here);
+  void put_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin,
+                    const std::optional<FoundOrder>& found_here) REQUIRES(plans_.submit_mutex);
   void replay(PlanRun& found, std::span<const SeenOpen> opens) const;
   void drop() REQUIRES(plans_.submit_mutex);
   void let_go_of(const PlanRun& found) REQUIRES(plans_.submit_mutex);
@@ -109,7 +113,6 @@ class FoundPlan {
   PlanTable& plans_;      // self-synchronised
   Inference& inference_;  // self-synchronised
   FoundInJob job_found_ GUARDED_BY(plans_.submit_mutex);
-  std::optional<FoundOrder> found_here_ GUARDED_BY(plans_.submit_mutex);  // of which a plan is being made
   SavedOrders saved_orders_;  // of begin(), follow() and stop(); so the next
   std::string list_file_;     // of the plan that was found, where its list is a file
   uint64_t lists_ = 0;        // that were written

@@ -2,11 +2,12 @@
 // by the search itself in order_search_test.cc; here by the other node. At the end: several readers of one
 // node, that are told apart by their processes. The tests take the turns of `planner` and `inference`.
 #include <array>
+#include <atomic>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <utility>
 
-#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/sink.h>
 
 #include "tests/support/eventually.h"
 #include "tests/support/temp_tree.h"
@@ -285,20 +286,24 @@ TEST_CASE("of two readers at once one is found, and the other left alone") {
 
 namespace {
 
-/// Does something when a line with these words is logged for the first time, on the thread that logs it.
-class LogHook : public spdlog::sinks::base_sink<std::mutex> {
+/// Does something, which may log, when a line with these words is logged for the first time, on the thread
+/// that logs it.
+class LogHook final : public spdlog::sinks::sink {
  public:
   LogHook(std::string words, std::function<void()> then) : words_(std::move(words)), then_(std::move(then)) {}
 
- private:
-  void sink_it_(const spdlog::details::log_msg& line) override {
+  void log(const spdlog::details::log_msg& line) override {
     const std::string_view text(line.payload.data(), line.payload.size());
-    if (then_ && text.find(words_) != std::string_view::npos) std::exchange(then_, nullptr)();
+    if (text.find(words_) != std::string_view::npos && !done_.exchange(true)) then_();
   }
-  void flush_() override {}
+  void flush() override {}
+  void set_pattern(const std::string& /*pattern*/) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
 
+ private:
   const std::string words_;
-  std::function<void()> then_;
+  const std::function<void()> then_;
+  std::atomic<bool> done_{false};
 };
 
 }  // namespace
@@ -318,6 +323,38 @@ TEST_CASE("what is opened while a plan that was found comes into force is not lo
   node.read(101, kShuffled, 100, 150);
   CHECK(high_water().starts_with("high water 150 "));
   CHECK(node.staged.metrics.plan_observations_out_of_order.value() == 0);
+}
+
+TEST_CASE("what this node has said and begins with again is not taken for what it has found meanwhile") {
+  constexpr uint32_t kHalf = NodeFixture::kFiles / 2;
+  const bool registered = GENERATE(true, false);
+  auto whole = plan_over(NodeFixture::kFiles, kShuffled);
+  const Samples samples = order_of(whole, 0);  // this node's alone
+  std::string unread;
+  for (uint32_t i = kHalf; i < NodeFixture::kFiles; ++i)
+    unread += (unread.empty() ? "\"f" : ",\"f") + std::to_string(10000 + samples[i]) + '"';
+  NodeFixture node;
+  REQUIRE(node.told("name=auto format=files seed=7 world=2 ranks_per_node=1 epochs=1", false, NodeId(1)));
+  REQUIRE(node.plans->submit("name=left format=files shuffle=false world=2 ranks_per_node=1"));
+  REQUIRE(
+      node.plans->submit("name=others format=list list='[" + unread + "]' seed=4 world=2 ranks_per_node=1"));
+  bool looked = false;
+  // That is logged of what was found, which `others` has files of, and before its maker is told of.
+  node.staged.log.logger().sinks().push_back(std::make_shared<LogHook>("plan auto is not followed", [&] {
+    if (!registered) CHECK(node.plans->cancel("others"));
+    looked = node.plans->step_planner();  // `left` is left: the word is begun with
+    node.plans->await_makings(std::chrono::minutes(1));
+  }));
+  for (uint32_t i = 0; i < kHalf; ++i)
+    node.plans->observe(ThreadId(7), node.staged.file(samples[i]), 0, 0, Access::open);
+  for (int turns = 0; turns < kManyTurns && !looked; ++turns) node.plans->step_inference(node.clock.time);
+  REQUIRE(looked);
+  if (registered) {
+    CHECK(!node.has_plan());
+  } else {
+    REQUIRE(node.in_force());
+    CHECK(node.plans->text("auto")->find("found on node 1") != std::string::npos);
+  }
 }
 
 // As on a busy machine. Taken for the next epoch's these opens are those of a job that forgets set_epoch():
