@@ -41,7 +41,7 @@ class OrderScore {
   void in_order(Access kind, double chance);
   void passed(int64_t positions);
   void out_of_order(Access kind);
-  /// The reader was found: what was seen before counts no more.
+  /// The reader was found, or came to the plan's end: what was seen before counts no more.
   void clear() { score_ = holes_ = 0; }
   void forget_holes() { holes_ = 0; }
   /// left_out() is wrong, or too early: it says so again after a few more.

@@ -329,7 +329,13 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
     enter_next();
   score_.passed(advanced);
   look_for_holes();
-  if (last_ == epoch_ && progress_.next() > last_to_tell()) state_ = TrackerState::finished;
+  if (last_ == epoch_ && progress_.next() > last_to_tell()) finish();
+}
+
+// Strays on the way to the end are none of who comes after it.
+void Tracker::finish() {
+  if (state_ != TrackerState::finished) score_.clear();
+  state_ = TrackerState::finished;
 }
 
 // Whether an open that could be of the next epoch is one of several of this one: np.load(mmap_mode=) opens a
@@ -505,7 +511,7 @@ std::optional<Duration> Tracker::look_for_unseen_end(TimePoint now) {
   if (left > Duration::zero()) return left;
   stray_at_end_ = false;
   progress_.jump(last_to_tell(), last_to_tell());
-  state_ = TrackerState::finished;
+  finish();
   return std::nullopt;
 }
 

@@ -169,6 +169,7 @@ class Tracker {
   void judge_what_waited() REQUIRES(mutex_);
   bool lies_behind_last(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
+  void finish() REQUIRES(mutex_);
   bool opened_again(const Match& found) const REQUIRES(mutex_);
   bool reads_anew(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   bool is_epoch_over() const REQUIRES(mutex_);

@@ -69,6 +69,22 @@ TEST_CASE("a finished plan is left by who reads its samples in another order, an
   CHECK(!status.divergence->expected);
 }
 
+TEST_CASE("a finished plan is left at its end, also where a stray came before its last sample") {
+  PlanOfTwo read(FinishedPlan::kLength);
+  const Tracker& tracker = read.mount.tracker;
+  read.open("seed=42", 0, read.length);
+  read.open("seed=42", 0, read.length - 1, 1);
+  read.open("seed=42", 100, 101, 1);  // once more
+  REQUIRE(tracker.status().out_of_order == 1);
+  read.open("seed=42", read.length - 1, read.length, 1);
+  REQUIRE(tracker.state() == TrackerState::finished);
+  read.open("seed=1000", 0, 32);
+  REQUIRE(tracker.is_left());
+  const TrackerStatus status = tracker.status();
+  CHECK(status.divergence->at == PlanPosition{Epoch(1), read.length});
+  CHECK(!status.divergence->expected);
+}
+
 TEST_CASE("a job that is started again after the plan's end is followed to the end, and left as any other") {
   const bool others_read = GENERATE(false, true);
   FinishedPlan finished;
