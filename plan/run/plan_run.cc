@@ -221,9 +221,10 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
     if (seed.known) found = seed;
   }
   if (!found.known && over) found.hint = Diagnosis().hint;
-  if (found.epoch && sequence_.has_epoch(*found.epoch)) {
-    const auto planned = plan_epoch(*found.epoch, static_cast<uint32_t>(rank));
-    if (planned) tracker.add_epoch(planned->positions, std::nullopt);
+  if (found.epoch) {
+    make_known(rank, *found.epoch);
+  } else if (over) {  // who starts the job again begins there, maybe when nothing is diagnosed any more
+    make_known(rank, Epoch(static_cast<uint32_t>(resolved_.first_epoch)));
   }
   if (found.reorder_window) tracker.widen(*found.reorder_window);
   const auto divergence = tracker.status().divergence;
@@ -232,6 +233,13 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
   if (better && (!found.known || again)) found.hint = divergence->hint;  // that was no worse
   if (found.order) diagnosed.orders.push_back(*found.order);
   if (tracker.set_hint(found.hint) && !again) diagnosed.news.push_back(rank);
+}
+
+// Where there is no memory for it a reader is not found there.
+void PlanRun::make_known(size_t rank, Epoch epoch) try {
+  const auto planned = plan_epoch(epoch, static_cast<uint32_t>(rank));
+  if (planned) reader(rank).tracker().add_epoch(planned->positions, std::nullopt);
+} catch (const std::bad_alloc&) {
 }
 
 // A rank without samples is never seen.

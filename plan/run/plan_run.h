@@ -114,7 +114,8 @@ class PlanRun {
     std::vector<PlanSpec> orders;  ///< other orders than the plan's that seem to be followed
   };
   /// Looks for the orders that readers really follow where their trackers want to know, and tells them; makes
-  /// up to some tens of epochs for each.
+  /// up to some tens of epochs for each. Once a plan has finished its trackers hold its first epoch, too: the
+  /// job may be started again.
   Diagnosed diagnose_divergence(const std::function<bool()>& stop);
   /// Whether a tracker wants to know, maybe again.
   bool wants_diagnosis() const;
@@ -137,6 +138,8 @@ class PlanRun {
   Result<PlannedEpoch> plan_epoch(Epoch epoch, uint32_t rank);
   std::string other_seed(const Divergence& divergence) const;
   void diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed);
+  /// A rank is looked for in that epoch, too, if the job has it.
+  void make_known(size_t rank, Epoch epoch);
 
   const PlanSpec given_;
   const PlanSpec resolved_;

@@ -195,6 +195,33 @@ TEST_CASE("a job of several epochs that is started again after the plan's end is
   CHECK(tracker.status().divergence->hint == "epoch 0 was read again after the plan's end");
 }
 
+TEST_CASE("so is one that is started again when others have read a finished plan's files for long") {
+  constexpr uint32_t kFiles = 3000;
+  const auto run = run_over(kFiles, "seed=1 format=files epochs=4");
+  while (*run->prepare()) {
+  }
+  for (const uint32_t epoch : {0U, 1U, 2U, 3U}) read(*run, Epoch(epoch), 0, kFiles);
+  const SteadyClock clock;
+  int diagnosed = 0;
+  const auto open = [&](const std::string& plan, uint32_t count) {
+    AccessSequence sequence = plan_over(kFiles, plan);
+    const std::vector<uint32_t> order = order_of(sequence, 0);
+    for (uint32_t position = 0; position < count; ++position) {
+      run->observe(ThreadId(100), {&order[position], 1}, Access::open, clock.now());
+      for (; run->wants_diagnosis(); ++diagnosed) run->diagnose_divergence({});
+    }
+  };
+  open("seed=918273646", 300);
+  REQUIRE(diagnosed == 2);
+  const Tracker& tracker = run->reader().tracker();
+  REQUIRE(tracker.state() == TrackerState::finished);
+  REQUIRE(run->is_left());
+  open("seed=1", 100);
+  CHECK(diagnosed == 2);
+  CHECK(tracker.state() == TrackerState::following);
+  CHECK(tracker.status().high_water == PlanPosition{Epoch(0), 100});
+}
+
 TEST_CASE("nothing is said of a rank that goes on before another one is at the end of a found plan") {
   constexpr uint32_t kFiles = 3000;
   const std::string ranks = " world=2 ranks_per_node=2";
