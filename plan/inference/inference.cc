@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <unordered_set>
 #include <utility>
 
@@ -18,7 +19,7 @@ namespace {
 // wait for something, or be one of few among the opens of another.
 constexpr auto kSoon = std::chrono::seconds(2);
 
-// When the recorder is full the readers are let alone for so long.
+// When the recorder is full, or memory was short, the readers are let alone for so long.
 constexpr auto kRest = std::chrono::minutes(10);
 
 // Whether a folder is another, or lies in it.
@@ -224,8 +225,9 @@ void Inference::in_force(FoundOrder found, OrderId order) {
   over_ = outdated_ = false;
 }
 
-// Where no look is due, one comes kSoon after something was noted; a full recorder rests first.
-Turn Inference::step(TimePoint now) {
+// Where no look is due, one comes kSoon after something was noted; a full recorder rests first. So does one
+// whose readers there is no memory to look at: they do without.
+Turn Inference::step(TimePoint now) try {
   if (deps_.mode == InferMode::off || search_->stopping) return {};
   bool due = false;
   bool indexes_due = false;
@@ -259,6 +261,13 @@ Turn Inference::step(TimePoint now) {
   if (now - *full_at_ < kRest) return {false, *full_at_ + kRest - now};
   full_at_.reset();
   restart();
+  return {true, {}};
+} catch (const std::bad_alloc&) {
+  deps_.log.warn("readers without a plan are let alone for {} minutes: not enough memory", kRest.count());
+  if (search_->stopping) return {};  // a search that was left behind may go on
+  search_->orders.look_is_over();
+  records_.let_go();
+  recorder_.restart(false);
   return {true, {}};
 }
 
@@ -319,14 +328,19 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     search_->orders.number_records(place, std::move(numberings));
   const auto found = std::make_shared<std::optional<FoundOrder>>();
   const auto looked_at = std::make_shared<std::vector<LookedAt>>();  // of the search until all_likely is set
-  auto work = [search = search_, opens, readers, before, found, looked_at] {
-    *found = find_among(search->orders, opens, *readers, before, [&] {
-      for (const WatchedReaders& one : *readers) {
-        const uint32_t number = number_of(one.readers);
-        looked_at->push_back({number, search->orders.telling_at(number)});
-      }
-      search->all_likely = true;
-    });
+  const auto starved = std::make_shared<bool>(false);                // of memory
+  auto work = [search = search_, opens, readers, before, found, looked_at, starved] {
+    try {
+      *found = find_among(search->orders, opens, *readers, before, [&] {
+        for (const WatchedReaders& one : *readers) {
+          const uint32_t number = number_of(one.readers);
+          looked_at->push_back({number, search->orders.telling_at(number)});
+        }
+        search->all_likely = true;
+      });
+    } catch (const std::bad_alloc&) {
+      *starved = true;
+    }
     search->orders.look_is_over();
   };
   IdleThread thread("order-search", std::move(work), deps_.when_idle);
@@ -335,13 +349,18 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     searching_ = &thread;
     if (search_->stopping) thread.hurry();
   }
+  // Nothing is thrown before it is reset.
   while (!thread.is_over_within(kSoon)) {
     if (search_->all_likely && has_come(*looked_at)) search_->other_reader = true;
   }
   const bool ended = thread.wait();
-  const MutexLock lock(mutex_);
-  searching_ = nullptr;
-  return ended ? *found : std::nullopt;
+  {
+    const MutexLock lock(mutex_);
+    searching_ = nullptr;
+  }
+  if (!ended) return std::nullopt;
+  if (*starved) throw std::bad_alloc();  // here somebody catches it
+  return *found;
 }
 
 bool Inference::waits(const Program& program) const {
@@ -354,8 +373,9 @@ bool Inference::waits(const Program& program) const {
 
 // Unlikely orders take seconds, on a busy machine minutes, in which a reader that is easily found would not
 // be: one that is new, one that had opened too little, one that repeats what it has read. Programs may come
-// all the time: so it is asked for them when half as much again was seen as the last time.
-bool Inference::has_come(const std::vector<LookedAt>& known) {
+// all the time: so it is asked for them when half as much again was seen as the last time. Without memory
+// nobody is seen to have come.
+bool Inference::has_come(const std::vector<LookedAt>& known) try {
   const auto tells = [&](uint32_t number, size_t opens) {
     const auto at =
         std::find_if(known.begin(), known.end(), [&](const LookedAt& one) { return one.number == number; });
@@ -371,6 +391,8 @@ bool Inference::has_come(const std::vector<LookedAt>& known) {
   });
   if (come) interrupted_at_ = seen;
   return come;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 std::string how_found(const FoundOrder& found) {

@@ -15,8 +15,8 @@
 //
 // Two threads. `inference` sleeps until something is to be done, and then starts `order-search`, which runs
 // when no core has anything else to do (SCHED_IDLE) and takes no lock that a reader needs. stop() waits for
-// `inference`; a search that gets no processor is left behind, with what it uses. Tests take the turns of
-// `inference` themselves, at times that they choose.
+// `inference`; a search that gets no processor is left behind, with what it uses. A look for which there is
+// not enough memory is given up. Tests take the turns of `inference` themselves, at times that they choose.
 #pragma once
 
 #include <atomic>
@@ -171,7 +171,7 @@ class Inference {
   uint64_t looked_at_ = 0;             // the recorder's beginning; of `inference`
   size_t interrupted_at_ = 0;          // opens seen when a search was given up; of `inference`
   std::optional<TimePoint> noted_at_;  // when it was seen that noted_ is set; of `inference`
-  std::optional<TimePoint> full_at_;   // the same of a full recorder; of `inference`
+  std::optional<TimePoint> full_at_;   // the same of a recorder that is full, or rests; of `inference`
 
   Alarm alarm_;                          // self-synchronised; a leaf
   mutable Mutex mutex_;                  // a leaf but for the alarm's; taken while the recorder's is held

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -52,6 +53,7 @@ struct WatchFixture {
                                   .processes =
                                       [this](uint32_t number) {
                                         ++questions;
+                                        if (starved) throw std::bad_alloc();
                                         return facts_of_two(number);
                                       },
                                   .by_hand = true,
@@ -95,6 +97,7 @@ struct WatchFixture {
   MovedClock clock;
   CapturedLog log;
   std::atomic<uint64_t> questions{0};  // for processes: some at each look
+  std::atomic<bool> starved{false};    // of memory, where one is asked
   std::optional<FoundOrder> found;     // the last one
   std::function<void(const FoundOrder&)> on_follow = [](const FoundOrder&) {};  // set before anything is read
   // Last: uses the others.
@@ -208,6 +211,28 @@ TEST_CASE("a look comes two seconds after an open, and at once when enough were 
   CHECK(!none.look_again);
   mount.read(101, order, 5, 12);
   CHECK(mount.inference.step(mount.clock.time).busy);
+}
+
+TEST_CASE("a look for which there is no memory is given up, and readers are looked at again after a rest") {
+  WatchFixture mount(InferMode::cheap);
+  const Samples order = order_in("sampler=torch.distributed seed=42");
+  mount.read(101, order, 0, 30);
+  mount.read(201, of_nobody(), 0, 30);
+  mount.starved = true;
+  CHECK(mount.settle());
+  CHECK(mount.log.lines_with("not enough memory") == 1);
+  mount.starved = false;
+  mount.read(101, order, 30, 100);  // nobody looks
+  const Turn rest = mount.inference.step(mount.clock.time);
+  CHECK(!rest.busy);
+  REQUIRE(rest.look_again);
+  CHECK(!mount.found.has_value());
+  mount.clock.time += *rest.look_again;
+  CHECK(mount.settle());
+  mount.read(101, order, 0, 60);
+  CHECK(mount.settle());
+  REQUIRE(mount.found.has_value());
+  CHECK(mount.found->plan.seed == "42");
 }
 
 TEST_CASE("the end of a plan that was found is not that of the next one") {
