@@ -194,7 +194,7 @@ bool PlanRun::wants_diagnosis() const {
 }
 
 // A rank that is followed by itself is looked at as the only one of a node.
-void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed) {
+void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed) try {
   Tracker& tracker = reader(rank).tracker();
   const bool over = tracker.state() == TrackerState::finished;
   // A rank of a plan that was found goes on with the next epoch, which is no plan yet.
@@ -233,6 +233,9 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
   if (better && (!found.known || again)) found.hint = divergence->hint;  // that was no worse
   if (found.order) diagnosed.orders.push_back(*found.order);
   if (tracker.set_hint(found.hint) && !again) diagnosed.news.push_back(rank);
+} catch (const std::bad_alloc&) {
+  if (reader(rank).tracker().set_hint(Diagnosis().hint + ": not enough memory to try all"))
+    diagnosed.news.push_back(rank);
 }
 
 // Where there is no memory for it a reader is not found there.

@@ -1,5 +1,7 @@
 #include "plan/run/plan_run.h"
 
+#include <new>
+
 #include "tests/support/catch.h"
 #include "tests/support/reader_model.h"
 #include "tests/support/staging_fixture.h"
@@ -263,6 +265,22 @@ TEST_CASE("a seed that the first opens are too few to tell is named when more we
   REQUIRE(run->wants_diagnosis());
   run->diagnose_divergence({});
   CHECK(tracker.status().divergence->hint == "matches seed=999 instead of 42");
+}
+
+TEST_CASE("where there is no memory to find out why a plan is left it is left for no known reason") {
+  constexpr uint32_t kFiles = 3000;
+  const auto run = run_over(kFiles, "seed=1 format=files");
+  AccessSequence real = plan_over(kFiles, "seed=918273646");
+  const std::vector<uint32_t> order = order_of(real, 0);
+  const SteadyClock clock;
+  for (uint32_t position = 0; position < 40; ++position)
+    run->observe(ThreadId(100), {&order[position], 1}, Access::open, clock.now());
+  REQUIRE(run->wants_diagnosis());
+  const auto diagnosed = run->diagnose_divergence([]() -> bool { throw std::bad_alloc(); });
+  CHECK(diagnosed.news == std::vector<size_t>{0});
+  CHECK(!run->wants_diagnosis());
+  const std::string hint = run->reader().tracker().status().divergence->hint;
+  CHECK(hint == "matches no known order: not enough memory to try all");
 }
 
 TEST_CASE("a plan of records is not left by who goes through their file") {
