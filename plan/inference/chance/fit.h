@@ -71,7 +71,8 @@ struct Fit {
   uint32_t window = 0;    ///< w, of the window whose P is least
   uint32_t spread = 0;    ///< how far an open was ahead of the number of hits before it: at most 4 w. Not of
                           ///< lone strays, where one thread of each rank opens its samples one by one, nor of
-                          ///< what lies much further ahead than most of the first half of the opens
+                          ///< what lies much further ahead than most of the first half of the opens, unless
+                          ///< all of that lies side by side
   uint32_t start = 0;     ///< where the reader began: a
   uint64_t length = 0;    ///< of the order
   uint32_t reached = 0;   ///< furthest position of a hit, and one
