@@ -87,10 +87,12 @@ int mount_in_foreground(const MountOptions& options, const JobPlace& place, cons
     bar.clear();
     if (status) return;
     failed = exit_mount_failure;
+    const std::string why = "not mounted: " + status.error().message;
     if (stderr_takes_a_line()) {
+      log_error_to_file(**log, why);
       fail(status.error(), failed);
     } else {
-      (*log)->error("not mounted: {}", status.error().message);
+      (*log)->error("{}", why);
     }
   };
   const int status = serve_guarded(served, options, **log, events);

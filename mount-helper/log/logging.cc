@@ -52,6 +52,10 @@ std::vector<LogQueue*> queues_of(Logger& log) {
   return queues;
 }
 
+bool writes_file(const LogQueue& queue) {
+  return dynamic_cast<const LogFile*>(&queue.output()) != nullptr;
+}
+
 // On a terminal a line of progress may stand where the next line goes.
 std::string before_line() {
   return ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "";
@@ -60,7 +64,7 @@ std::string before_line() {
 // `who` stands before each message.
 void set_patterns(Logger& log, const std::string& who) {
   for (LogQueue* queue : queues_of(log)) {
-    const bool is_file = dynamic_cast<const LogFile*>(&queue->output()) != nullptr;
+    const bool is_file = writes_file(*queue);
     if (!is_file && stderr_is_journal()) {
       queue->set_formatter(journal_formatter(who + "%v"));
     } else {
@@ -127,6 +131,14 @@ void name_node_in_log(Logger& log, uint32_t node) {
 
 void reopen_log(Logger& log) {
   for (LogQueue* queue : queues_of(log)) queue->open_anew();
+}
+
+void log_error_to_file(Logger& log, const std::string& text) {
+  if (!log.should_log(spdlog::level::err)) return;
+  const spdlog::details::log_msg error(log.name(), spdlog::level::err, text);
+  for (LogQueue* queue : queues_of(log)) {
+    if (writes_file(*queue)) queue->log(error);
+  }
 }
 
 bool stderr_takes_a_line() {

@@ -44,6 +44,9 @@ void name_node_in_log(Logger& log, uint32_t node);
 /// others away. So too where no line follows, since --log-level leaves those out.
 void reopen_log(Logger& log);
 
+/// An error for the file alone, if the log has one: what stderr is told in other words.
+void log_error_to_file(Logger& log, const std::string& text);
+
 /// Whether stderr has room for a line, so that printing one does not wait for its reader. Waits for room as
 /// long as the end of a log does for an output.
 bool stderr_takes_a_line();

@@ -154,6 +154,20 @@ def test_a_mount_that_fails_ends_though_nobody_reads_its_stderr(tmp, hashes, pip
     assert f"error not mounted: NVMe directory {tmp / 'nvme'}: is in use" in (tmp / "log").read_text()
 
 
+def test_a_mount_that_fails_says_why_once_on_stderr_and_in_its_log(tmp, hashes):
+    """That stderr takes the line does not mean that somebody sees it: /dev/null does so too."""
+    (tmp / "nvme").mkdir(mode=0o700)
+    words = ["mount", tmp / "src", tmp / "mnt", "-f", "--catalog-dir", tmp / "catalog"]
+    words += [f"--nvme={tmp / 'nvme'}:64M", "--log-file", tmp / "log"]
+    with open(tmp / "nvme/lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        failed = run(*words)
+    assert failed.returncode == 32
+    why = f"NVMe directory {tmp / 'nvme'}: is in use"
+    assert failed.stderr.count(why) == 1 and f"clairfs: {why}" in failed.stderr
+    assert (tmp / "log").read_text().count(f"error not mounted: {why}") == 1
+
+
 def test_a_refused_node_of_a_job_ends_though_nobody_reads_its_stderr(tmp, hashes, pipe):
     """It looks for the others first, to tell them. None is there."""
     words = [binary(), "mount", tmp / "src", tmp / "absent", "-f", "--catalog-dir", tmp / "catalog"]
