@@ -44,8 +44,8 @@ Serve serve_claimed(Fd claim) {
 // Says why there is no mount; to the other nodes of its job, too, which takes until these have come.
 int refuse_mount(MountOptions options, const JobPlace& place, const Error& error,
                  int status = exit_mount_failure) {
-  if (place.size == 1 || !options.peers) return fail(error, status);
-  if (stderr_takes_a_line()) fail(error, status);  // else the other nodes log it
+  if (stderr_takes_a_line()) fail(error, status);  // else the status tells, and the other nodes log it
+  if (place.size == 1 || !options.peers) return status;
   // A log file may be the very thing that this node has not.
   options.foreground = true;
   options.log_file.clear();

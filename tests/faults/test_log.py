@@ -168,6 +168,12 @@ def test_a_mount_that_fails_says_why_once_on_stderr_and_in_its_log(tmp, hashes):
     assert (tmp / "log").read_text().count(f"error not mounted: {why}") == 1
 
 
+def test_a_refused_mount_ends_though_nobody_reads_its_stderr(tmp, hashes, pipe):
+    words = [binary(), "mount", tmp / "src", tmp / "absent", "-f", "--catalog-dir", tmp / "catalog"]
+    assert status_with_full_stderr(words, pipe) == 32
+    assert "absent" not in pipe.read()
+
+
 def test_a_refused_node_of_a_job_ends_though_nobody_reads_its_stderr(tmp, hashes, pipe):
     """It looks for the others first, to tell them. None is there."""
     words = [binary(), "mount", tmp / "src", tmp / "absent", "-f", "--catalog-dir", tmp / "catalog"]
