@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -14,11 +15,18 @@ namespace {
 
 constexpr int kBarWidth = 20;  // leaves room for the figures in 80 columns
 constexpr auto kInterval = std::chrono::milliseconds(100);
+constexpr auto kClearPatience = std::chrono::milliseconds(500);  // a slow line takes what is left by then
 
 size_t terminal_width(std::FILE* stream) {
   winsize size{};
   if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   return 80;
+}
+
+// Ctrl-S stops a terminal. Who wrote to it then would wait, and with him what he shows the progress of.
+bool has_room(std::FILE* stream, std::chrono::milliseconds patience) {
+  pollfd room{::fileno(stream), POLLOUT, 0};
+  return ::poll(&room, 1, static_cast<int>(patience.count())) > 0;
 }
 
 std::string bar(double share) {
@@ -79,7 +87,7 @@ void ProgressBar::show_end(const std::string& text) {
 }
 
 void ProgressBar::draw(const std::string& text) {
-  if (!enabled_) return;
+  if (!enabled_ || !has_room(stream_, std::chrono::milliseconds(0))) return;
   last_ = clock_.now();
   fmt::print(stream_, "\r\033[K{}", text.substr(0, terminal_width(stream_) - 1));
   std::fflush(stream_);
@@ -87,7 +95,7 @@ void ProgressBar::draw(const std::string& text) {
 }
 
 void ProgressBar::clear() {
-  if (!drawn_) return;
+  if (!drawn_ || !has_room(stream_, kClearPatience)) return;
   fmt::print(stream_, "\r\033[K");
   std::fflush(stream_);
   drawn_ = false;

@@ -25,7 +25,8 @@ std::string transfer_text(const TransferProgress& progress, Duration elapsed);
 std::string progress_text(double share, const std::string& what, Duration elapsed);
 
 /// Draws over its own line at most ten times a second, which is as often as people read. Silent when the
-/// stream is no terminal. Not thread-safe.
+/// stream is no terminal, and while it takes nothing (Ctrl-S), for which nobody waits longer than half a
+/// second. Not thread-safe.
 class ProgressBar {
  public:
   /// `stream` and `clock` outlive the bar. `enabled` defaults to whether the stream is a terminal.

@@ -1,7 +1,12 @@
 #include "mount-helper/commands/progress_bar.h"
 
+#include <array>
 #include <memory>
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "cache/base/fd.h"
 #include "tests/support/catch.h"
 
 using namespace clairfs;
@@ -23,6 +28,37 @@ struct Output {
     const size_t got = std::fread(all.data(), 1, all.size(), file.get());
     return all.substr(0, got);
   }
+};
+
+/// What stands still while nobody reads it: a pipe. A write that would wait fails instead.
+class StoppedTerminal {
+ public:
+  StoppedTerminal() {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+    reader_ = Fd(ends[0]);
+    file.reset(::fdopen(ends[1], "w"));
+    REQUIRE(file.get() != nullptr);
+  }
+  void fill() {
+    const std::string page(4096, 'x');
+    while (::write(::fileno(file.get()), page.data(), page.size()) > 0) {
+    }
+  }
+  /// All that was written since.
+  std::string read() {
+    std::string all;
+    std::array<char, 4096> buffer{};
+    for (ssize_t got = 0; (got = ::read(reader_.get(), buffer.data(), buffer.size())) > 0;)
+      all.append(buffer.data(), static_cast<size_t>(got));
+    return all;
+  }
+  bool has_failed() const { return std::ferror(file.get()) != 0; }
+
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{nullptr, &std::fclose};
+
+ private:
+  Fd reader_;
 };
 
 }  // namespace
@@ -64,6 +100,25 @@ TEST_CASE("the end is shown however soon it comes") {
     bar.show_end("three");
   }
   CHECK(output.text() == "\r\033[Kone\r\033[Kthree\r\033[K");
+}
+
+TEST_CASE("a bar writes nothing to a terminal that stands still, and goes on with it") {
+  const FakeClock clock;
+  StoppedTerminal terminal;
+  ProgressBar bar(terminal.file.get(), clock, true);
+  terminal.fill();
+  bar.show("one");
+  bar.show_end("two");
+  CHECK(!terminal.has_failed());
+  terminal.read();
+  bar.show("three");
+  CHECK(terminal.read() == "\r\033[Kthree");
+  terminal.fill();
+  bar.clear();
+  CHECK(!terminal.has_failed());
+  terminal.read();
+  bar.clear();
+  CHECK(terminal.read() == "\r\033[K");
 }
 
 TEST_CASE("a bar on what is no terminal stays silent") {
