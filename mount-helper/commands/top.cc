@@ -175,7 +175,7 @@ int top_command(const TopArguments& arguments) {
   while (pause_for(signals, keys, interval)) {
     auto after = read_stats(mount->mountpoint);
     if (!after && after.error().code == ETIMEDOUT) {
-      const Error silent{ETIMEDOUT, mount->mountpoint + " does not answer"};
+      const Error silent = silent_path(mount->mountpoint);
       if (once) return fail(silent, exit_system);
       if (!json) screen.show({silent.message});
       continue;

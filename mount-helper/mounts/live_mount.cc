@@ -1,7 +1,6 @@
 #include "mount-helper/mounts/live_mount.h"
 
 #include <cerrno>
-#include <optional>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -14,23 +13,13 @@ namespace {
 
 constexpr auto kProbePatience = std::chrono::seconds(10);  // a busy daemon answers within one
 
-// What to do about a path where nothing answers. Only what is ours can be ended by us.
-std::string cure_of_silence(const std::string& path) {
-  const auto mounts = current_mounts();
-  const auto holder = mounts ? mount_containing(*mounts, path) : std::nullopt;
-  if (!holder || !holder->is_clairfs()) return "check the filesystem that it lies on";
-  return "if its daemon hangs, end the mount with: clairfs umount --lazy " + holder->mountpoint;
-}
-
 }  // namespace
 
 Status check_answers(const std::string& path) {
   const int code = probe(path, kProbePatience);
   if (code == 0) return {};
   if (code == ENOTCONN) return stale_mount(path);
-  if (code != ETIMEDOUT) return system_error(code, path);
-  return Error{ETIMEDOUT, fmt::format("{} does not answer after {} seconds; {}", path, kProbePatience.count(),
-                                      cure_of_silence(path))};
+  return code == ETIMEDOUT ? silent_path(path) : system_error(code, path);
 }
 
 // The kernel keeps everybody else out of a FUSE mount, root too, before its daemon hears of it.

@@ -9,8 +9,8 @@
 
 namespace clairfs {
 
-/// Whether the filesystem at `path`, as resolve_path() gives it, answers. Errors: stale_mount(); ETIMEDOUT
-/// after ten seconds, with what to do; those of statvfs(3). REQUIRES: this process has one thread (see
+/// Whether the filesystem at `path`, as resolve_path() gives it, answers. Errors: stale_mount();
+/// silent_path() after ten seconds; those of statvfs(3). REQUIRES: this process has one thread (see
 /// probe()).
 Status check_answers(const std::string& path);
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -127,6 +128,18 @@ std::string last_line(std::string text) {
 
 }  // namespace
 
+Error silent_path(const std::string& path) {
+  std::error_code failure;
+  const std::string absolute = fs::absolute(path, failure).lexically_normal().string();
+  const auto mounts = current_mounts();
+  const auto holder = mounts ? mount_containing(*mounts, absolute) : std::nullopt;
+  const std::string cure =
+      holder && holder->is_clairfs()
+          ? "if its daemon hangs, end the mount with: clairfs umount --lazy " + holder->mountpoint
+          : "check the filesystem that it lies on";
+  return Error{ETIMEDOUT, fmt::format("{} does not answer; {}", path, cure)};
+}
+
 Result<std::string> with_deadline(const std::string& path, std::chrono::milliseconds patience,
                                   const std::function<Result<std::string>()>& work) {
   std::array<int, 2> ends{};
@@ -146,7 +159,7 @@ Result<std::string> with_deadline(const std::string& path, std::chrono::millisec
   const bool complete = drain(reader.get(), text, std::chrono::steady_clock::now() + patience);
   if (!complete) {
     kill_and_reap(child);
-    return Error{ETIMEDOUT, path + " does not answer"};
+    return silent_path(path);
   }
   const int status = reap(child);
   if (!WIFEXITED(status)) return system_error(EIO, path);

@@ -45,14 +45,17 @@ std::vector<NamespaceUser> namespaces_with(const std::string& device);
 std::vector<std::string> still_with(const std::vector<NamespaceUser>& before,
                                     const std::vector<NamespaceUser>& now, size_t most);
 
+/// ETIMEDOUT for a path where nothing answers: what to do about it. Only what is ours can be ended by us.
+Error silent_path(const std::string& path);
+
 /// The result of `work` on `path`, done in a child that is killed if it takes longer than `patience`: a call
 /// into a filesystem that does not answer can only be ended with the process that made it. REQUIRES: the
-/// process has one thread. Errors: those of `work` with code and message; ETIMEDOUT.
+/// process has one thread. Errors: those of `work` with code and message; silent_path().
 Result<std::string> with_deadline(const std::string& path, std::chrono::milliseconds patience,
                                   const std::function<Result<std::string>()>& work);
 
 /// Like read_text_file(), but gives up after `patience` when the filesystem does not answer. REQUIRES: the
-/// process has one thread. Errors: those of read_text_file(); ETIMEDOUT.
+/// process has one thread. Errors: those of read_text_file(); silent_path().
 Result<std::string> read_with_deadline(const std::string& path, std::chrono::milliseconds patience);
 
 /// The outcome of statvfs(3) on `path`: 0 or its errno; ETIMEDOUT when the filesystem does not answer within

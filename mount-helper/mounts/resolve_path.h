@@ -8,7 +8,7 @@
 namespace clairfs {
 
 /// `path` absolute with symlinks resolved. It may lead to a stale mount, which realpath(3) cannot pass, or
-/// below one, where nothing can be looked up. Errors: ETIMEDOUT after ten seconds; those of realpath(3).
+/// below one, where nothing can be looked up. Errors: silent_path() after ten seconds; those of realpath(3).
 Result<std::string> resolve_path(const std::string& path);
 
 /// ENOTCONN for a path as resolve_path() gives it, on a FUSE mount whose daemon is gone ("transport endpoint
