@@ -85,7 +85,10 @@ int umount_command(const std::string& path, bool lazy) {
   pid_t pid = 0;
   const auto daemon = lazy ? Result<Fd>(Fd()) : find_daemon(mount->mountpoint, pid);
   const auto others = lazy ? std::vector<NamespaceUser>() : namespaces_with(mount->device);
-  if (const Status done = unmount(mount->mountpoint, lazy); !done)
+  const Unmounting how = lazy      ? Unmounting::lazy
+                         : !daemon ? Unmounting::of_silent_daemon
+                                   : Unmounting::orderly;
+  if (const Status done = unmount(mount->mountpoint, how); !done)
     return fail(done.error(), exit_mount_failure);
   if (!daemon) {
     return fail(

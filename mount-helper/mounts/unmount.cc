@@ -45,13 +45,18 @@ bool used_by_others(const std::string& mountpoint) {
       users, [](const std::string& user) { return user.find("clairfs") == std::string::npos; });
 }
 
-Error busy(const std::string& mountpoint) {
+Error busy(const std::string& mountpoint, Unmounting how) {
   if (const std::string inside = mounted_inside(mountpoint); !inside.empty()) {
     return Error{EBUSY,
                  fmt::format("{} is busy: {} is mounted inside it; unmount that first", mountpoint, inside)};
   }
   const auto users = processes_using(mountpoint, kNamedUsers);
   const std::string by = users.empty() ? "" : fmt::format(": used by {}", fmt::join(users, ", "));
+  if (how == Unmounting::of_silent_daemon) {
+    return Error{EBUSY, fmt::format("{0} is busy{1}, and its daemon does not answer; detach it with: clairfs "
+                                    "umount --lazy {0}",
+                                    mountpoint, by)};
+  }
   return Error{EBUSY,
                fmt::format("{} is busy{}; end what uses it, or detach it with: clairfs umount --lazy {}",
                            mountpoint, by, mountpoint)};
@@ -111,17 +116,19 @@ Status unmount_patiently(const UnmountSteps& steps) {
   for (int attempt = 1;; ++attempt) {
     Status done = steps.once();
     if (done || done.error().code != EBUSY || attempt == kMostAttempts) return done;
-    // Looking for its users takes long.
-    if (attempt % kAttempts == 0 && steps.used_by_others()) return done;
+    // Looking for its users takes long. A call that a daemon has taken and hangs in, our own look at it too,
+    // keeps the mount busy and is in no process's list.
+    if (attempt % kAttempts == 0 && (!steps.daemon_answers || steps.used_by_others())) return done;
     steps.pause();
   }
 }
 
-Status unmount(const std::string& mountpoint, bool lazy) {
-  Status done = unmount_patiently({[&] { return unmount_once(mountpoint, lazy); },
-                                   [&] { return used_by_others(mountpoint); },
-                                   [] { std::this_thread::sleep_for(kPause); }});
-  if (!done && done.error().code == EBUSY) return busy(mountpoint);
+Status unmount(const std::string& mountpoint, Unmounting how) {
+  Status done =
+      unmount_patiently({[&] { return unmount_once(mountpoint, how == Unmounting::lazy); },
+                         [&] { return used_by_others(mountpoint); },
+                         [] { std::this_thread::sleep_for(kPause); }, how != Unmounting::of_silent_daemon});
+  if (!done && done.error().code == EBUSY) return busy(mountpoint, how);
   return done;
 }
 

@@ -68,7 +68,7 @@ Status end_daemon(pid_t child, const Fd& process, const std::string& mountpoint)
   if (wait_for_end(process, kEndPatience)) return {};
   ::kill(child, SIGKILL);
   wait_for_end(process, kEndPatience);
-  return probe(mountpoint, kEndPatience) == ENOTCONN ? unmount(mountpoint, true) : Status();
+  return probe(mountpoint, kEndPatience) == ENOTCONN ? unmount(mountpoint, Unmounting::lazy) : Status();
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace {
 struct BusyMount {
   int busy_for = 0;
   bool has_others = false;
+  bool daemon_answers = true;
   int attempts = 0;
   int pauses = 0;
 
@@ -21,7 +22,7 @@ struct BusyMount {
                                 if (attempts++ < busy_for) return Error{EBUSY, "busy"};
                                 return {};
                               },
-                              [&] { return has_others; }, [&] { ++pauses; }});
+                              [&] { return has_others; }, [&] { ++pauses; }, daemon_answers});
   }
 };
 
@@ -29,8 +30,8 @@ struct BusyMount {
 
 TEST_CASE("a mount whose daemon was faster to end it is as good as unmounted") {
   const TemporaryDirectory directory;
-  CHECK(unmount(directory.path(), false).ok());
-  CHECK(unmount(directory.path(), true).ok());
+  CHECK(unmount(directory.path(), Unmounting::orderly).ok());
+  CHECK(unmount(directory.path(), Unmounting::lazy).ok());
 }
 
 TEST_CASE("a mount that only its daemon uses is tried until there is a moment between two of its files") {
@@ -53,13 +54,21 @@ TEST_CASE("a mount that others use is busy after two seconds, and one that stays
   CHECK(mount.pauses == 199);
 }
 
+TEST_CASE("a mount whose daemon hangs is busy after two seconds, though nobody is seen to use it") {
+  BusyMount mount;
+  mount.busy_for = 1000;
+  mount.daemon_answers = false;
+  CHECK(mount.unmount().error().code == EBUSY);
+  CHECK(mount.pauses == 39);
+}
+
 TEST_CASE("what will not be unmounted for another reason is tried once") {
   int attempts = 0;
   const Status done = unmount_patiently({[&]() -> Status {
                                            ++attempts;
                                            return Error{EPERM, "no"};
                                          },
-                                         [] { return false; }, [] {}});
+                                         [] { return false; }, [] {}, true});
   CHECK(done.error().code == EPERM);
   CHECK(attempts == 1);
 }
