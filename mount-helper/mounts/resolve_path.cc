@@ -70,9 +70,11 @@ Error stale_mount(const std::string& path) {
                  fmt::format("{0} is a stale mount: its daemon is gone; clear it with: clairfs umount {0}",
                              holder->mountpoint)};
   }
-  return Error{ENOTCONN, fmt::format("{0} is a stale mount of type {1}: its daemon is gone; clear it with "
-                                     "'fusermount3 -u -z {0}', and mount it again",
-                                     holder->mountpoint, holder->type)};
+  return Error{
+      ENOTCONN,
+      fmt::format("{0} is a stale mount of type {1}: its daemon is gone, or reaches no server; see to "
+                  "its servers, or clear it with 'fusermount3 -u -z {0}', and mount it again",
+                  holder->mountpoint, holder->type)};
 }
 
 }  // namespace clairfs

@@ -12,7 +12,8 @@ namespace clairfs {
 Result<std::string> resolve_path(const std::string& path);
 
 /// ENOTCONN for a path as resolve_path() gives it, on a FUSE mount whose daemon is gone ("transport endpoint
-/// is not connected"): which mount that is, and what clears it.
+/// is not connected"): which mount that is, and what clears it. The daemon of another filesystem may live and
+/// say so itself: GlusterFS does while it reaches no server.
 Error stale_mount(const std::string& path);
 
 }  // namespace clairfs

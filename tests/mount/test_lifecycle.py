@@ -251,7 +251,7 @@ def test_a_dead_source_of_another_filesystem_is_not_cleared_by_clairfs(place):
         wait_until(lambda: errno_of(os.statvfs, slow.path) == errno.ENOTCONN, "the mount is stale", SETTLE_SECONDS)
         for source in (slow.path, slow.path / "0/3"):
             tried = run("mount", source, place / "mnt", "--catalog-dir", place / "catalog")
-            told = f"{slow.path} is a stale mount of type fuse.clairfs-slowfs"
+            told = f"{slow.path} is a stale mount of type fuse.clairfs-slowfs: its daemon is gone, or reaches no server;"
             assert_one_line(tried, told, f"'fusermount3 -u -z {slow.path}'", status=32)
             for command in ("calibrate", "bench"):
                 assert_one_line(run(command, source), told, f"'fusermount3 -u -z {slow.path}'", status=2)
