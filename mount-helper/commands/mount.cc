@@ -41,10 +41,15 @@ Serve serve_claimed(Fd claim) {
   };
 }
 
+// fail() where stderr takes the line. Else the exit status tells: nobody waits for who does not read.
+int fail_in_time(const Error& error, int status) {
+  return stderr_takes_a_line() ? fail(error, status) : status;
+}
+
 // Says why there is no mount; to the other nodes of its job, too, which takes until these have come.
 int refuse_mount(MountOptions options, const JobPlace& place, const Error& error,
                  int status = exit_mount_failure) {
-  if (stderr_takes_a_line()) fail(error, status);  // else the status tells, and the other nodes log it
+  fail_in_time(error, status);
   if (place.size == 1 || !options.peers) return status;
   // A log file may be the very thing that this node has not.
   options.foreground = true;
@@ -64,7 +69,8 @@ int refuse_mount(MountOptions options, const JobPlace& place, const Error& error
 int refuse_options(const MountRequest& request, const Error& error) {
   const MountOptions options = default_options(this_machine());
   const auto place = place_of(options);
-  return request.fake || !place ? fail(error, exit_usage) : refuse_mount(options, *place, error, exit_usage);
+  return request.fake || !place ? fail_in_time(error, exit_usage)
+                                : refuse_mount(options, *place, error, exit_usage);
 }
 
 // The tier is opened after the scan only, which may take long.
@@ -105,7 +111,7 @@ int mount_in_background(const MountOptions& options, const Serve& served, bool v
   const Status started =
       start_in_background(options, served, [&](const std::string& text) { bar.show(text); });
   bar.clear();
-  if (!started) return fail(started.error(), exit_mount_failure);
+  if (!started) return fail_in_time(started.error(), exit_mount_failure);
   if (!verbose) return exit_success;
   fmt::print("clairfs: mounted {} on {}\n", options.source, options.mountpoint);
   for (const NvmeDir& nvme : options.nvme)
@@ -146,16 +152,16 @@ int mount_command(const MountRequest& request) {
   const auto gathered = gather_options(completed, default_options(this_machine()));
   if (!gathered) return refuse_options(completed, gathered.error());
   const auto place = place_of(*gathered);
-  if (!place) return fail(place.error(), exit_usage);
+  if (!place) return fail_in_time(place.error(), exit_usage);
   const auto placed = options_for_node(*gathered, *place);
-  if (!placed) return fail(placed.error(), exit_usage);
+  if (!placed) return fail_in_time(placed.error(), exit_usage);
   const auto refuse = [&](const Error& error) {
-    return request.fake ? fail(error, exit_mount_failure) : refuse_mount(*placed, *place, error);
+    return request.fake ? fail_in_time(error, exit_mount_failure) : refuse_mount(*placed, *place, error);
   };
   auto claim = request.fake ? Fd() : claim_mount_point(placed->mountpoint, place->size > 1);
   if (!claim) return refuse(claim.error());
   const auto mounts = current_mounts();
-  if (!mounts) return fail(mounts.error(), exit_system);
+  if (!mounts) return fail_in_time(mounts.error(), exit_system);
   const auto options = resolve_paths(*placed, *mounts);
   if (!options) return refuse(options.error());
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));

@@ -171,6 +171,7 @@ def test_a_mount_that_fails_says_why_once_on_stderr_and_in_its_log(tmp, hashes):
 def test_a_refused_mount_ends_though_nobody_reads_its_stderr(tmp, hashes, pipe):
     words = [binary(), "mount", tmp / "src", tmp / "absent", "-f", "--catalog-dir", tmp / "catalog"]
     assert status_with_full_stderr(words, pipe) == 32
+    assert status_with_full_stderr([*words, "--rank=1"], pipe) == 1  # of no job
     assert "absent" not in pipe.read()
 
 
