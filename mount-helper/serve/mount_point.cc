@@ -54,12 +54,15 @@ void MountPoint::stop() {
   if (session_) session_->stop();
 }
 
-void MountPoint::finish(bool at_rest) {
+// At rest means that all reads are answered. Files may still be closed, which the io backend waits for when
+// it is destroyed.
+void MountPoint::finish(bool at_rest, std::chrono::milliseconds patience) {
   if (at_rest) guard_.stop();
   end_limit_.reset();
   reads_limit_.reset();
   if (!at_rest) end_by_force();
   session_.reset();
+  end_limit_.emplace(patience, [this] { end_by_force(); });
 }
 
 void MountPoint::undo() {

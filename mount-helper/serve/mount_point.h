@@ -27,6 +27,9 @@ constexpr auto kDrainPatience = std::chrono::seconds(10);
 // The whole end, drained after reads were given up, and some more for a busy machine. A thread that still
 // waits then does so in a system call: a plan's list file on a filesystem that hangs.
 constexpr auto kShutDownPatience = 3 * kDrainPatience;
+// What is destroyed after that, when nobody waits for it: longer than to free the memory of a large mount
+// takes.
+constexpr auto kLastPatience = std::chrono::minutes(2);
 
 /// The mount, the guard that ends it with this process, and the time that its end may take. Every function
 /// may be called whether it is mounted or not. For the main thread where not said otherwise.
@@ -46,8 +49,9 @@ class MountPoint {
   /// begin_end(), then FuseSession::stop(): no READ comes any more.
   void stop();
   /// The last step of the end. Nothing may be destroyed where a filesystem below hangs (`at_rest` is false):
-  /// the process ends by force then.
-  void finish(bool at_rest);
+  /// the process ends by force then. So it does if this is not destroyed, as the last of all, within
+  /// `patience`, which is the tests' own.
+  void finish(bool at_rest, std::chrono::milliseconds patience = kLastPatience);
 
   /// Undoes the mount for a process that ends at once.
   void undo();
@@ -64,7 +68,7 @@ class MountPoint {
   std::unique_ptr<FuseSession> session_;  // null: not mounted
   Guard guard_;
   std::optional<Watchdog> reads_limit_;  // these two while the mount ends
-  std::optional<Watchdog> end_limit_;
+  std::optional<Watchdog> end_limit_;    // and this from then on
 };
 
 /// The state that every phase of a mount uses; it outlives them all. Functions are thread-safe.
