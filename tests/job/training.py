@@ -95,7 +95,8 @@ def register_on_all(job, rank, epochs):
 
 
 def plans(job):
-    return [[p["plan"] for p in node.stats()["plan_list"]] for node in job]
+    """Of each node those in force: while a plan comes into force it is listed as being made, too."""
+    return [[p["plan"] for p in node.stats()["plan_list"] if p["state"] not in ("indexing", "failed")] for node in job]
 
 
 def peers(node):
