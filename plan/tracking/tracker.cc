@@ -420,7 +420,10 @@ Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind)
   note_stray_at_end(samples);
   relocator_.note_stray(note_distinct(samples, progress_.next(), kind));
   ++totals_.out_of_order;
-  ++(shown() == TrackerState::finished ? totals_.after_end : totals_.out_of_order_since);
+  // A reader of another order may come to the last sample early. It has not seen all of the end then.
+  if (state_ == TrackerState::finished) past_end_ = !shows_all(kind) || is_epoch_over();
+  const bool after_end = shown() == TrackerState::finished && past_end_;
+  ++(after_end ? totals_.after_end : totals_.out_of_order_since);
 
   if (first) {
     const PlanPosition at = epochs_.position_of(epoch_, next());

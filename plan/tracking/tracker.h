@@ -201,6 +201,7 @@ class Tracker {
 
   TrackerState state_ GUARDED_BY(mutex_) = TrackerState::waiting;
   bool was_finished_ GUARDED_BY(mutex_) = false;  // when it was suspended
+  bool past_end_ GUARDED_BY(mutex_) = false;      // of a finished plan: its reader read all of it
   Epoch epoch_ GUARDED_BY(mutex_);                // where the reader is, and its positions
   int64_t begin_ GUARDED_BY(mutex_) = 0;
   int64_t end_ GUARDED_BY(mutex_) = 0;

@@ -36,7 +36,8 @@ struct TrackerStatus {
   // For `plan check`, since the start:
   uint64_t in_order = 0;        ///< distinct observations that matched the plan
   uint64_t out_of_order = 0;    ///< ... and that did not
-  uint64_t after_end = 0;       ///< ... of these, when the plan had ended; not in out_of_order_since
+  uint64_t after_end = 0;       ///< ... of these, when the plan had ended, with all of its end seen where
+                                ///< every open is; not in out_of_order_since
   uint64_t repeated = 0;        ///< of a sample that was seen just before
   uint64_t passed = 0;          ///< positions that the reader went over
   uint64_t longest_stray = 0;   ///< positions behind the high-water mark, of an observation in order, at most

@@ -85,6 +85,23 @@ TEST_CASE("a finished plan is left at its end, also where a stray came before it
   CHECK(!status.divergence->expected);
 }
 
+// Its workers may open 100 samples out of order.
+TEST_CASE("an order that comes to the plan's last sample early is no more the plan's than before") {
+  AccessSequence plan = plan_over(kFew, "seed=42 epochs=1 batch=20 workers=2");
+  MountModel mount(plan, kFew, {true, 64, 600}, plan.last_epoch());
+  const Samples order = order_of(plan, 0);
+  for (const uint32_t position : {100U, 200U, kFew - 1}) mount.open(order[position]);
+  REQUIRE(mount.tracker.state() == TrackerState::finished);
+  for (uint32_t i = 0; i < 90; ++i) {
+    mount.open(order[kFew - 2 - i]);
+    if (i % 9 == 0) mount.open(order[i / 9]);
+  }
+  const TrackerStatus status = mount.tracker.status();
+  REQUIRE(status.state == TrackerState::finished);
+  CHECK(status.out_of_order == 10);
+  CHECK(!follows(status));
+}
+
 TEST_CASE("a job that is started again after the plan's end is followed to the end, and left as any other") {
   const bool others_read = GENERATE(false, true);
   FinishedPlan finished;
