@@ -221,7 +221,7 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
     if (seed.known) found = seed;
   }
   if (!found.known && over) found.hint = Diagnosis().hint;
-  if (found.epoch) {
+  if (found.epoch && sequence_.has_epoch(*found.epoch)) {
     make_known(rank, *found.epoch);
   } else if (over) {  // who starts the job again begins there, maybe when nothing is diagnosed any more
     make_known(rank, Epoch(static_cast<uint32_t>(resolved_.first_epoch)));

@@ -138,7 +138,7 @@ class PlanRun {
   Result<PlannedEpoch> plan_epoch(Epoch epoch, uint32_t rank);
   std::string other_seed(const Divergence& divergence) const;
   void diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed);
-  /// A rank is looked for in that epoch, too, if the job has it.
+  /// A rank is looked for in that epoch, too. REQUIRES: the job has it.
   void make_known(size_t rank, Epoch epoch);
 
   const PlanSpec given_;
