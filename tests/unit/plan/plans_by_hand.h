@@ -31,8 +31,9 @@ inline bool settle_plans_until(PlanManager& plans, MovedClock& clock,
   for (int turns = 0; turns < kManyTurns; ++turns) {
     if (condition()) return true;
     const Turn turn = take_turn(plans, clock.time);
-    if (!turn.busy && !turn.look_again) return condition();
-    clock.time += turn.look_again.value_or(Duration::zero());
+    if (turn.busy) continue;  // what this turn began may ask the clock on a thread of its own
+    if (!turn.look_again) return condition();
+    clock.time += *turn.look_again;
   }
   return false;
 }
