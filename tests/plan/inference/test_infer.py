@@ -326,6 +326,16 @@ def test_a_registered_plan_wins(mount):
     assert found(mount)["plan"]["root"] == "val" and plan(mount)["name"] == "default"
 
 
+SEED_1 = """
+sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=1)
+batches = loader(sampler=sampler)
+def epoch(number):
+    sampler.set_epoch(number)
+    return batches
+run(3, epoch, wait=20)
+"""
+
+
 def test_what_the_reader_of_a_suspended_plan_follows_is_followed_instead(mount):
     """A wrong seed was registered: the mount says so, and goes on with the right one, until its order is read.
 
@@ -333,14 +343,7 @@ def test_what_the_reader_of_a_suspended_plan_follows_is_followed_instead(mount):
     """
     register(mount, "seed=42 batch=8 workers=2", "train")
     wait_ahead(mount, 300)
-    torch_job(mount, """
-sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=1)
-batches = loader(sampler=sampler)
-def epoch(number):
-    sampler.set_epoch(number)
-    return batches
-run(3, epoch, wait=20)
-""")
+    torch_job(mount, SEED_1)
     assert_followed(mount, root="train", sampler="torch.distributed", seed=1, first_epoch=1)
     left = plan(mount)
     assert left["state"] == "suspended" and "matches seed=1 instead of 42" in left["divergence"]["text"], left
@@ -372,14 +375,7 @@ for _ in loader(sampler=DistributedSampler(dataset(), num_replicas=1, rank=0, se
     pass
 """)
     wait_until(lambda: plan(mount)["state"] == "finished", lambda: f"the end of the plan, {plan(mount)}")
-    torch_job(mount, """
-sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=1)
-batches = loader(sampler=sampler)
-def epoch(number):
-    sampler.set_epoch(number)
-    return batches
-run(3, epoch, wait=20)
-""")
+    torch_job(mount, SEED_1)
     assert_followed(mount, root="train", sampler="torch.distributed", seed=1, first_epoch=1)
     over = plan(mount)
     assert (over["state"], over["suspensions"]) == ("finished", 0) and "name=auto" in over["followed_instead"], over
