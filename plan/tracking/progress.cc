@@ -112,6 +112,7 @@ void Progress::jump(int64_t high_water, int64_t second) {
   high_water_ = high_water;
   confirmed_high_water_ = second;
   reorder_window_ = planned_slack_;
+  late_low_ = late_top_ = high_water;  // like all positions of before: shift() moves those of one epoch
   late_in_a_row_ = 0;
   late_score_ = 0;
   newest_.clear();

@@ -50,6 +50,7 @@ Tracker::Tracker(uint64_t reorder_window, std::optional<Epoch> last, std::option
       leap_(static_cast<int64_t>(leap.value_or(0))),
       progress_(reorder_window) {}
 
+// What was seen before the reader was found in an epoch has its place in another one, and keeps it.
 void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin) {
   const MutexLock lock(mutex_);
   const Epoch number = epoch->sequence().epoch();
@@ -64,7 +65,9 @@ void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::opt
     set_epoch(number);
     progress_.shift(moved);
     found_ += moved;
-    for (Sighting& seen : lately_) seen.position += moved;
+    for (Sighting& seen : lately_) {
+      if (seen.position >= begin_ - moved) seen.position += moved;
+    }
   }
   if (!may_be_beyond()) judge_what_waited();
   if (state_ == TrackerState::suspended) realign();
