@@ -253,6 +253,7 @@ class _Daemon:
         self.source = pathlib.Path(source)
         self.path = pathlib.Path(path)
         self.log_path = pathlib.Path(log)
+        self.awaited = False
         self.process = None
 
     @property
@@ -264,6 +265,7 @@ class _Daemon:
         return self.log_path.read_text(errors="replace")
 
     def _start(self, command, env=None):
+        self.awaited = False
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [str(word) for word in command],
@@ -285,6 +287,7 @@ class _Daemon:
 
     def wait(self, seconds=STOP_SECONDS):
         """Waits for the program to end; its exit status. If it does not, stderr has what its threads are at."""
+        self.awaited = True
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -331,6 +334,9 @@ class _Daemon:
             yield self
             if self.process.poll() is None:
                 self.umount()
+            # Nobody has looked at its status yet, and a fixture does not see that its test has failed.
+            status = 0 if self.awaited else self.process.returncode
+            assert status in (0, -signal.SIGKILL, -signal.SIGTERM), f"it ended by itself with status {status}"
         except BaseException:
             print(f"--- log of the mount at {self.path}\n{self.log()}---", file=sys.stderr)
             raise
