@@ -55,11 +55,13 @@ def register_on_all(job):
 
 
 def train(job, digests):
-    """A process for each rank, as a launcher starts them; none may see a wrong byte."""
+    """A process for each rank, as a launcher starts them; none may see a wrong byte. None overtakes the pushes: a READ of what
+    has not come brings the whole chunk, and how often that happens is a matter of time."""
     said = []
     for rank, node in enumerate(job):
         words = {"reader": "lmdb", "path": str(node.path / "rows.lmdb"), "digests": str(digests), "seed": SEED,
-                 "batch": BATCH, "epochs": EPOCHS, "world": len(job), "rank": rank}
+                 "batch": BATCH, "epochs": EPOCHS, "world": len(job), "rank": rank,
+                 "stats": str(node.path / ".clairfs/stats.json")}
         said.append(subprocess.Popen([sys.executable, records_job.__file__, json.dumps(words)], stdout=subprocess.PIPE))
     try:
         for process in said:

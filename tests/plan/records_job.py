@@ -34,6 +34,7 @@ DEFAULTS = {
     "epochs": 2,
     "start": 0,  # records of the first epoch that are left out, as by a job that goes on from a checkpoint
     "pause": 0.0,  # seconds between two batches: what a step of training takes
+    "stats": "",  # stats.json of a mount with one plan, for a job that reads nothing before it has been pushed
 }
 
 
@@ -138,13 +139,26 @@ def batches(job, records):
             yield from loader
 
 
+def wait_pushed(job, count, total):
+    """Until the batch after `count` of `total` records has been pushed."""
+    while job["stats"]:
+        state = json.loads(pathlib.Path(job["stats"]).read_text())["plan_list"][0]
+        if state["state"] == "finished" or state["passed"] + state["ahead"] >= min(count + job["batch"], total):
+            return
+        time.sleep(0.01)
+
+
 def main():
     job = {**DEFAULTS, **json.loads(sys.argv[1])}
     multiprocessing.set_start_method(job["start_method"])
+    records = Records(job)
+    total = job["epochs"] * -(-len(records) // job["world"])
     count, wrong = 0, []
-    for batch in batches(job, Records(job)):
+    wait_pushed(job, count, total)
+    for batch in batches(job, records):
         count += len(batch)
         wrong += [i for i, right in batch if not right]
+        wait_pushed(job, count, total)
         time.sleep(job["pause"])
     print(json.dumps({"records": count, "wrong": wrong}))
 
