@@ -10,9 +10,17 @@
 namespace clairfs {
 namespace {
 
+// A huge page of most processors.
+constexpr uint64_t kPopulateStep = 2U << 20;
+
 // Enough for some ten milliseconds of fetching at 1 GB/s, little enough not to count.
-constexpr uint64_t kPopulateAhead = 16U << 20;
-constexpr uint64_t kPopulateStep = kPopulateAhead / 4;
+constexpr uint64_t kPopulateAheadMost = 16U << 20;
+
+// As much as has been used: when a plan begins, memory that nobody needs yet takes no processor from the
+// first fetches. Four nodes on two cores, whose host had taken free memory back, spent 0.2 s of both on it.
+uint64_t populate_ahead_of(uint64_t used) {
+  return std::min(used, kPopulateAheadMost);
+}
 
 }  // namespace
 
@@ -122,7 +130,7 @@ void RamArena::populate_ahead() {
 
 // Nothing before the first use: a mount that is never read takes no memory.
 bool RamArena::wants_population() const {
-  return used_until_ > 0 && populated_until_ < used_until_ + kPopulateAhead - kPopulateStep;
+  return populated_until_ < used_until_ + populate_ahead_of(used_until_);
 }
 
 std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account, uint64_t reserve) {

@@ -86,9 +86,9 @@ class Block {
   uint32_t units_;
 };
 
-/// Thread-safe. Outlives its blocks. Its thread ("arena") makes memory resident a little ahead of its use:
-/// the first touch of a page can take long (zeroing, and on a virtual machine the host's own allocation), and
-/// a fetch would wait for it page by page.
+/// Thread-safe. Outlives its blocks. Its thread ("arena") makes memory resident ahead of its use, as much as
+/// is in use, but little: the first touch of a page can take long (zeroing, and on a virtual machine the
+/// host's own allocation), and a fetch would wait for it page by page.
 class RamArena {
  public:
   /// Memory for `capacity` bytes (rounded up to pages) in units of `unit` bytes, which divides a page or is
