@@ -28,10 +28,13 @@ constexpr auto kHangPeriod = std::chrono::seconds(1);
 constexpr double kSlowestReader = 0.1;
 
 // The same of one whose pace is not known yet. The nodes of a job begin tens of milliseconds apart, and homes
-// serve them all by deadline: so each gets its first batch before any gets its window full. Such deadlines
-// still hold when the pace is known, so none is further off than so many seconds.
+// serve them all by deadline: so each gets its first batch before any gets its window full.
 constexpr double kUnknownReader = 1e-2;
-constexpr double kUnknownReaderMost = 1;
+
+// Seconds from now to the furthest deadline. One holds for good, and those after it are no earlier. So a
+// reader that seemed slow, since it waited for its first samples, would come behind all others for as long as
+// its whole window seemed to last: in a job of four nodes for 4 s.
+constexpr double kFurthestDeadline = 1;
 
 }  // namespace
 
@@ -136,8 +139,8 @@ void ReaderWindow::add_units(uint64_t position, bool skip) {
 uint64_t ReaderWindow::due(uint64_t position) const {
   const double rate = reader_->tracker().status().samples_per_second;
   const auto samples = static_cast<double>(position - std::min(position, high_water_));
-  const std::chrono::duration<double> left(rate > 0 ? samples * std::min(1 / rate, kSlowestReader)
-                                                    : std::min(samples * kUnknownReader, kUnknownReaderMost));
+  const double each = rate > 0 ? std::min(1 / rate, kSlowestReader) : kUnknownReader;
+  const std::chrono::duration<double> left(std::min(samples * each, kFurthestDeadline));
   return deadline_at(parts_.now + std::chrono::duration_cast<Duration>(left));
 }
 

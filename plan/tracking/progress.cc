@@ -19,7 +19,8 @@ constexpr double kDriftForgiven = 0.25;
 // tell another order from the plan's.
 constexpr int64_t kWidestPart = 8;
 
-// The rate is averaged over about so many samples; a pause counts as at most kPause times what they took.
+// The rate is the mean of the first so many samples, and then averaged over about as many; a pause counts as
+// at most kPause times what they took.
 constexpr double kRateSamples = 256;
 constexpr double kPause = 8;
 
@@ -92,13 +93,10 @@ void Progress::note_pace(int64_t positions, TimePoint now) {
   const auto count = static_cast<double>(positions);
   if (advanced_at_ && now > *advanced_at_) {
     double each = in_seconds(now - *advanced_at_) / count;
-    if (seconds_per_sample_ > 0) {
-      each = std::min(each, kPause * seconds_per_sample_);
-      const double weight = 1 - std::exp(-count / kRateSamples);
-      seconds_per_sample_ += weight * (each - seconds_per_sample_);
-    } else {
-      seconds_per_sample_ = each;
-    }
+    if (seconds_per_sample_ > 0) each = std::min(each, kPause * seconds_per_sample_);
+    paced_ += count;
+    const double weight = std::max(1 - std::exp(-count / kRateSamples), count / paced_);
+    seconds_per_sample_ += weight * (each - seconds_per_sample_);
   }
   advanced_at_ = now;
 }

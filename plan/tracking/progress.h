@@ -94,6 +94,7 @@ class Progress {
   std::deque<int64_t> newest_;  // positions of opens
 
   double seconds_per_sample_ = 0;
+  double paced_ = 0;  // samples that it is made of
   std::optional<TimePoint> advanced_at_;
 };
 

@@ -91,6 +91,20 @@ TEST_CASE("whoever begins later gets its first samples before the others get ful
   CHECK(deadlines[249] <= now + 1'000'000);
 }
 
+TEST_CASE("a reader that seems slow at first does not come behind all others for long") {
+  constexpr uint32_t kFiles = 300;
+  StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=1", 200 * round_to_pages(20000), 0);
+  REQUIRE(f.settle_until([&] { return f.source.deadlines().size() >= 200; }));
+  f.source.complete_all();
+  for (uint64_t p = 0; p < 4; ++p) {
+    REQUIRE(f.settle_until([&] { return f.staging->ahead("default") > 0; }));
+    f.read_next(p);
+    f.now += 90ms;
+  }
+  REQUIRE(f.settle_until([&] { return f.source.deadlines().size() > 200; }));
+  CHECK(f.source.deadlines().back() <= deadline_at(f.now) + 1'000'000);
+}
+
 TEST_CASE("what workers have passed over and not opened is still pushed, once") {
   constexpr uint32_t kFiles = 60;
   constexpr uint32_t kBatch = 8;

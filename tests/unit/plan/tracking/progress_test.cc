@@ -121,3 +121,14 @@ TEST_CASE("the pace is that of the latest samples, whatever a pause took") {
   for (int64_t p = 2001; p < 4000; ++p) progress.note(p, now += std::chrono::milliseconds(1));
   CHECK(progress.samples_per_second() == Approx(1000).epsilon(0.01));
 }
+
+TEST_CASE("the first sample, which comes late or at once, does not stand for the pace") {
+  const auto first = GENERATE(std::chrono::microseconds(100), std::chrono::microseconds(40'000));
+  Progress progress(4);
+  progress.begin(0);
+  TimePoint now = kStart;
+  progress.note(0, now);
+  progress.note(1, now += first);
+  for (int64_t p = 2; p <= 25; ++p) progress.note(p, now += std::chrono::milliseconds(2));
+  CHECK(progress.samples_per_second() == Approx(25 / in_seconds(now - kStart)).epsilon(0.1));
+}
