@@ -55,6 +55,7 @@ PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOp
       on_stale_(std::move(on_stale)),
       options_(options),
       limit_(options.initial_concurrency, options.least_concurrency, options.most_concurrency),
+      fill_limit_(options.most_concurrency),
       thread_("pfs-watch", [this] { watch(); }) {
   metrics_.pfs_concurrency.set(limit_.value());
 }
@@ -124,7 +125,8 @@ bool PfsSource::may_start(const Priority& next, TimePoint now) const {
   const unsigned kept = std::min(kReaderHeadroom, options_.most_concurrency / 4);
   const unsigned most = options_.most_concurrency - (reader ? 0 : kept);
   if (in_flight_.size() >= std::min(most, descriptors_)) return false;
-  return places_taken(now) < limit_.value() + (reader ? kReaderHeadroom : 0);
+  const unsigned fills = next.is_background() ? fill_limit_.value() : UINT_MAX;
+  return places_taken(now) < std::min(limit_.value() + (reader ? kReaderHeadroom : 0), fills);
 }
 
 // Those of operations that hang are free again.
@@ -284,8 +286,10 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
     if (outcome) cost_.ended(operation.bytes, now, !queue_.empty() || in_flight_.size() > 1);
     if (!outcome && operation.parts.size() > 1 && !stopped_) repeat_singly(operation);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
-    const bool gathering = now < gathers_until_;  // what waits need not wait for a place
-    limit_.completed(took * places / fetches, outcome && !queue_.empty() && !gathering);
+    // Otherwise those that wait need not wait for a place.
+    const bool saturated = !queue_.empty() && now >= gathers_until_ && !queue_.first().is_background();
+    limit_.completed(took * places / fetches, outcome && saturated);
+    if (outcome) fill_limit_.completed(operation.bytes, took, now);
     metrics_.pfs_concurrency.set(limit_.value());
   }
   dispatch();

@@ -39,6 +39,7 @@
 #include "cache/io/backend.h"
 #include "cache/source/concurrency_limit.h"
 #include "cache/source/fetch_queue.h"
+#include "cache/source/fill_limit.h"
 #include "cache/source/operation_cost.h"
 #include "cache/source/source.h"
 
@@ -160,6 +161,7 @@ class PfsSource final : public ChunkSource {
   bool watching_ GUARDED_BY(mutex_) = false;                   // requests wait, and the thread knows
   bool stopped_ GUARDED_BY(mutex_) = false;
   ConcurrencyLimit limit_ GUARDED_BY(mutex_);
+  FillLimit fill_limit_ GUARDED_BY(mutex_);
   OperationCost cost_ GUARDED_BY(mutex_);
   unsigned descriptors_ GUARDED_BY(mutex_) = UINT_MAX;  // operations for which there are some, as far as seen
   unsigned since_short_ GUARDED_BY(mutex_) = 0;         // operations since that was lowered or raised

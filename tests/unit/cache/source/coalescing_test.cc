@@ -63,8 +63,7 @@ struct MergeFixture {
 
   /// Its number in `results`.
   size_t fetch(FileId file, uint64_t offset, uint64_t length,
-               Priority priority = {Priority::Kind::background, 0}, bool rest = false,
-               bool with_next = false) {
+               Priority priority = {Priority::Kind::prefetch, 0}, bool rest = false, bool with_next = false) {
     const size_t number = results.size();
     results.emplace_back();
     memory.emplace_back(length);
@@ -82,7 +81,7 @@ struct MergeFixture {
                    with_next});
     return number;
   }
-  size_t fetch_chunk(uint64_t chunk, Priority priority = {Priority::Kind::background, 0}) {
+  size_t fetch_chunk(uint64_t chunk, Priority priority = {Priority::Kind::prefetch, 0}) {
     return fetch(records, chunk * kMergedChunk, kMergedChunk, priority);
   }
 
@@ -180,7 +179,7 @@ TEST_CASE("a reader, a whole file and what was kept for long do not wait for nei
   MergeFixture f(pfs);
   while (!f.io.reads.empty()) f.end(0);
   f.source->gather();
-  const size_t kept = f.fetch_chunk(0);
+  const size_t kept = f.fetch_chunk(0, {Priority::Kind::prefetch, 1});
   CHECK(f.io.reads.empty());
   f.fetch(*f.catalog->find("busy0"), 0, 100, {Priority::Kind::prefetch, 0});
   CHECK(f.io.reads.size() == 1);

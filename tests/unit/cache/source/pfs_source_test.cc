@@ -129,6 +129,18 @@ TEST_CASE("fetches wait for descriptors that others have") {
   CHECK(f.io.failures < 16 + 500 / 32);
 }
 
+TEST_CASE(
+    "few fills are under way while nothing is known of the source, and none of a plan's waits for them") {
+  Fixture f(500);
+  for (int i = 0; i < 40; ++i) f.fetch(i, {Priority::Kind::background, 0});
+  CHECK(f.metrics.pfs_in_flight.value() == FillLimit::kLeast);
+  f.fetch(40);
+  CHECK(f.metrics.pfs_in_flight.value() == FillLimit::kLeast + 1);
+  f.run();
+  CHECK(f.ended.size() == 41);
+  CHECK(f.errors.empty());
+}
+
 TEST_CASE("a reader's fetch overtakes those that wait for descriptors") {
   Fixture f(2);
   for (int i = 0; i < 20; ++i) f.fetch(i);

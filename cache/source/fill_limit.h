@@ -1,0 +1,47 @@
+// FillLimit says how many operations a source may have under way for another one to begin that only fills a
+// tier.
+//
+// Fills are to use what a source has idle. It serves others, too: other nodes of the job, whose readers may
+// be waiting, and other programs. A node with nothing but fills to do does not see those wait. It sees that
+// operations take longer than they did when the source was idle, and makes room: the number is halved while
+// they take more than twice as long as ever before, and else grows by one (LEDBAT, RFC 6817, with the
+// additive increase and multiplicative decrease of TCP). Operations that readers or plans need are judged,
+// too, so that fills begin with few after them.
+//
+// Throughput, by which ConcurrencyLimit finds its number, would not do: of a source that is busy whoever asks
+// for more gets more, at the cost of the others.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cache/base/clock.h"
+
+namespace clairfs {
+
+/// Not thread-safe: its owner calls it under a lock.
+class FillLimit {
+ public:
+  /// One that the source works on, and one that is on its way meanwhile.
+  static constexpr unsigned kLeast = 2;
+
+  /// Starts at kLeast, stays within [kLeast, most].
+  explicit FillLimit(unsigned most) : most_(most) {}
+
+  unsigned value() const { return limit_; }
+  /// An operation of so many bytes has ended, which took so long.
+  void completed(uint64_t bytes, Duration took, TimePoint now);
+
+ private:
+  bool is_slow(double cost, TimePoint now);
+
+  const unsigned most_;
+  unsigned limit_ = kLeast;
+  unsigned begun_before_ = 0;  // operations that may have begun before the limit's last change
+  std::vector<double> costs_;  // seconds a byte, of the operations since then
+  double least_cost_ = 0;      // of this period; 0: none yet
+  double least_before_ = 0;    // of the period before
+  TimePoint period_begin_{};
+};
+
+}  // namespace clairfs
