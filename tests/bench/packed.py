@@ -206,8 +206,9 @@ def touch(packed, kind, how, lists, right, copy, samples):
         clairmount.drop_page_cache(path)
         rate("ram", path)
         clairmount.drop_page_cache(path)
-        workers = f" workers={len(lists)}" if len(lists) > 1 else ""
-        register(mount, f"{packed.plans[kind]} seed={SEED} batch=1{workers} epochs=1")
+        # Ranks, since nothing holds these processes together as a loader does its workers: some are far ahead of others.
+        ranks = f" world={len(lists)} ranks_per_node={len(lists)}" if len(lists) > 1 else ""
+        register(mount, f"{packed.plans[kind]} seed={SEED} batch=1{ranks} epochs=1")
         wait_until_still(mount, packed.count)
         reads = mount.stat("fuse.requests.read")
         rate("pushed", path)
