@@ -279,12 +279,20 @@ def _mount_image(tmp, source, size):
     return point
 
 
+def available_memory():
+    """Bytes that the kernel could give to programs."""
+    fields = (line.split() for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
+    return 1024 * next(int(field[1]) for field in fields if field[0] == "MemAvailable:")
+
+
 def touch_memory(size):
-    """Allocates, touches and frees memory, in a process of its own.
+    """Allocates, touches and frees memory, in a process of its own: at most half of what is free.
 
     A virtual machine's host takes free memory back; the first touch then takes milliseconds for each 2 MiB. Without
-    this, that would be most of what a first pass measures.
+    this, that would be most of what a first pass measures. The kernel does not hand out again what was freed last, so
+    touch several times as much as will be used.
     """
+    size = min(size, available_memory() // 2)
     program = (
         "import mmap, sys; "
         "mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)"

@@ -62,7 +62,9 @@ class JobCase:
         self.compute_us = int(1e6 * compute * self.size / self.bandwidth / self.steps)
 
     def pfs(self, *options, source=None):
-        """Serves the dataset, or another folder."""
+        """Serves the dataset, or another folder. What is to be read through it begins with cold tiers, and needs memory for
+        them and for the pages of all mounts."""
+        benchlib.touch_memory(16 * self.size)
         words = ("--latency", self.latency_us, "--bandwidth", self.bandwidth, "--attr-timeout", 1000, *options)
         return clairmount.slowfs(source or self.source, *words)
 

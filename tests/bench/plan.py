@@ -152,6 +152,7 @@ class SlowCase:
         progress(f"a batch from the source's warm page cache: {1e3 * self.warm_batch:.2f} ms")
 
     def pfs(self):
+        benchlib.touch_memory(4 * self.size)
         return clairmount.slowfs(self.source, "--latency", str(self.latency_us), "--bandwidth", str(self.bandwidth))
 
     def least_bytes(self, cache):

@@ -56,6 +56,7 @@ class Case:
         self.sum = self.checksum(self.read(self.source, 0, "--sum"))
 
     def pfs(self, *options):
+        benchlib.touch_memory(4 * self.size)
         return clairmount.slowfs(self.source, "--latency", "1000", "--bandwidth", str(BANDWIDTH), *options)
 
     @contextlib.contextmanager
