@@ -53,6 +53,12 @@ CAUSES = (
         "short run the READs that tell where the reader is: one for nine records in a window of 8 MiB.",
     ),
     (
+        "^A short job of",
+        "^N·D = 1.[05] S: total / lower bound$",
+        "The bound is the PFS's time for the first epoch. Nothing computes, so later epochs take what the processors need: three "
+        "quarters of the bytes go from node to node, and all nodes share them.",
+    ),
+    (
         "nodes on one PFS",
         "total / lower bound$",
         "The bound has no beginning: the PFS needs 0.35 s for the first batches of four nodes, during which nobody computes. "

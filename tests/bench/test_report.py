@@ -204,6 +204,7 @@ def test_a_short_job_has_to_be_as_fast_and_frugal_in_its_worst_run():
             runs = [{"seconds": 2, "waits": [first]}, {"seconds": 3, "waits": [0.1]}]
             shortjob.record(OneBound, name, share, [runs, runs], read, samples)
             samples.add(f"{name} stall", 1)
+    samples.add(f"{shortjob.WARM} total", shortjob.total_of([runs, runs]))
     rows = {row["figure"]: row for row in shortjob.table_of("short", 0.11, samples).rows}
     assert rows[f"{label}: total / lower bound"]["value"] == 0.5  # 5 s of 10
     assert rows[f"{label}: first batch of the slowest node"]["value"] == 0.1
@@ -212,6 +213,7 @@ def test_a_short_job_has_to_be_as_fast_and_frugal_in_its_worst_run():
     assert rows[f"{label}: PFS bytes / least"]["value"] == 1
     assert rows[f"{label}: PFS bytes / least, worst run"]["reached"] is False
     assert rows[f"{shortjob.ALONE}: first batch of the slowest node"]["reached"] is None
+    assert rows[f"{shortjob.WARM}: total"]["value"] == 5
 
 
 def test_all_nodes_of_a_simulated_job_keep_the_dataset_and_have_whole_batches():
