@@ -13,9 +13,9 @@ constexpr size_t kJudged = 16;
 // Operations that take so many times as long wait for others as long as for themselves.
 constexpr double kSlow = 2;
 
-// What an operation costs beside its bytes, in bytes, so that those of all sizes can be compared. It is that
-// of 1 ms at 250 MB/s. A source for which it is a tenth or ten times that has costs that differ by a factor
-// of two between 64 KiB and 1 MiB.
+// What an operation costs beside its bytes, in bytes, so that those of all sizes can be compared: 1 ms at 250
+// MB/s. Where that is a tenth or ten times as much the costs of 64 KiB and of 1 MiB differ by a factor of
+// three, and fills that follow other sizes begin with few.
 constexpr double kOperationBytes = 256 << 10;
 
 // The least cost is forgotten after one to two of these, since a source may become slower for good. RFC 6817

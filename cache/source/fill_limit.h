@@ -1,12 +1,12 @@
-// FillLimit says how many operations a source may have under way for another one to begin that only fills a
-// tier.
+// FillLimit: a fetch that only fills a tier begins only while fewer operations than this are under way.
 //
 // Fills are to use what a source has idle. It serves others, too: other nodes of the job, whose readers may
 // be waiting, and other programs. A node with nothing but fills to do does not see those wait. It sees that
 // operations take longer than they did when the source was idle, and makes room: the number is halved while
-// they take more than twice as long as ever before, and else grows by one (LEDBAT, RFC 6817, with the
-// additive increase and multiplicative decrease of TCP). Operations that readers or plans need are judged,
-// too, so that fills begin with few after them.
+// they take more than twice the least of the last ten to twenty minutes, and else grows by one (LEDBAT, RFC
+// 6817, with the additive increase and multiplicative decrease of TCP). Operations that readers or plans need
+// are judged, too, so that after a busy phase fills start with few. A source that has been busy for all that
+// time seems idle.
 //
 // Throughput, by which ConcurrencyLimit finds its number, would not do: of a source that is busy whoever asks
 // for more gets more, at the cost of the others.
@@ -25,7 +25,7 @@ class FillLimit {
   /// One that the source works on, and one that is on its way meanwhile.
   static constexpr unsigned kLeast = 2;
 
-  /// Starts at kLeast, stays within [kLeast, most].
+  /// Starts at kLeast, and never exceeds `most` if that is not less.
   explicit FillLimit(unsigned most) : most_(most) {}
 
   unsigned value() const { return limit_; }

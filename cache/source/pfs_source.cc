@@ -125,8 +125,8 @@ bool PfsSource::may_start(const Priority& next, TimePoint now) const {
   const unsigned kept = std::min(kReaderHeadroom, options_.most_concurrency / 4);
   const unsigned most = options_.most_concurrency - (reader ? 0 : kept);
   if (in_flight_.size() >= std::min(most, descriptors_)) return false;
-  const unsigned fills = next.is_background() ? fill_limit_.value() : UINT_MAX;
-  return places_taken(now) < std::min(limit_.value() + (reader ? kReaderHeadroom : 0), fills);
+  if (next.is_background() && in_flight_.size() - stuck(now) >= fill_limit_.value()) return false;
+  return places_taken(now) < limit_.value() + (reader ? kReaderHeadroom : 0);
 }
 
 // Those of operations that hang are free again.
@@ -286,10 +286,11 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
     if (outcome) cost_.ended(operation.bytes, now, !queue_.empty() || in_flight_.size() > 1);
     if (!outcome && operation.parts.size() > 1 && !stopped_) repeat_singly(operation);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
-    // Otherwise those that wait need not wait for a place.
-    const bool saturated = !queue_.empty() && now >= gathers_until_ && !queue_.first().is_background();
-    limit_.completed(took * places / fetches, outcome && saturated);
-    if (outcome) fill_limit_.completed(operation.bytes, took, now);
+    const bool gathering = now < gathers_until_;                    // what waits need not wait for a place
+    const bool fills_yield = fill_limit_.value() < limit_.value();  // nor need fills then
+    const bool waiting = !queue_.empty() && !(queue_.first().is_background() && fills_yield);
+    limit_.completed(took * places / fetches, outcome && waiting && !gathering);
+    if (outcome && operation.bytes > 0) fill_limit_.completed(operation.bytes, took, now);
     metrics_.pfs_concurrency.set(limit_.value());
   }
   dispatch();

@@ -173,6 +173,21 @@ TEST_CASE("what is asked for together is read together, also by a source that is
   while (!f.io.reads.empty()) f.end(0);
 }
 
+TEST_CASE("where only fills wait, a source that is idle gets more of them at once") {
+  MergeFixture f;
+  while (!f.io.reads.empty()) f.end(0);
+  for (uint64_t chunk = 0; chunk < 200; chunk += 2) f.fetch_chunk(chunk, {Priority::Kind::background, chunk});
+  CHECK(f.io.reads.size() == FillLimit::kLeast);
+  size_t most = 0;
+  while (!f.io.reads.empty()) {
+    const size_t at_once = f.io.reads.size();
+    most = std::max(most, at_once);
+    f.clock.move(std::chrono::milliseconds(1));
+    for (size_t i = 0; i < at_once; ++i) f.end(0);
+  }
+  CHECK(most > PfsOptions{}.least_concurrency);
+}
+
 TEST_CASE("a reader, a whole file and what was kept for long do not wait for neighbours to come") {
   PfsOptions pfs;
   pfs.stuck = std::chrono::hours(1);  // else the source's own thread looks, too
