@@ -207,8 +207,7 @@ def touch(packed, kind, how, lists, right, copy, samples):
         rate("ram", path)
         clairmount.drop_page_cache(path)
         # Ranks, since nothing holds these processes together as a loader does its workers: some are far ahead of others.
-        ranks = f" world={len(lists)} ranks_per_node={len(lists)}" if len(lists) > 1 else ""
-        register(mount, f"{packed.plans[kind]} seed={SEED} batch=1{ranks} epochs=1")
+        register(mount, f"{packed.plans[kind]} seed={SEED} batch=1 world={len(lists)} ranks_per_node={len(lists)} epochs=1")
         wait_until_still(mount, packed.count)
         reads = mount.stat("fuse.requests.read")
         rate("pushed", path)

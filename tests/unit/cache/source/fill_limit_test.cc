@@ -55,7 +55,7 @@ TEST_CASE("fills make room for others, and take it again") {
 TEST_CASE("latencies that differ, and large operations, do not look like others that want the source") {
   FillLimit limit(64);
   TimePoint now = TimePoint() + 1h;
-  std::mt19937 random(1);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same in each run
+  std::mt19937 random(1);
   std::lognormal_distribution<double> factor(0, 0.5);
   for (int i = 0; i < 10000; ++i) {
     const bool large = random() % 2 == 0;  // at 100 MB/s
