@@ -1,6 +1,7 @@
 #include "cache/source/fill_limit.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 
 namespace clairfs {
@@ -10,29 +11,49 @@ namespace {
 // counts: a disk's latencies differ, and threads that find no processor see some ends late.
 constexpr size_t kJudged = 16;
 
+// The largest size of the first class. The classes above it go up to 4 MiB, the most that are read at once.
+constexpr uint64_t kLeastClass = 64 << 10;
+
 // Operations that take so many times as long wait for others as long as for themselves.
 constexpr double kSlow = 2;
 
-// What an operation costs beside its bytes, in bytes, so that those of all sizes can be compared: 1 ms at 250
-// MB/s. Where that is a tenth or ten times as much the costs of 64 KiB and of 1 MiB differ by a factor of
-// three, and fills that follow other sizes begin with few.
+// Windows, after the first, whose median is a candidate for the least. The least of single windows would be
+// one in which operations were quick by chance, or came from a server's cache: then all later ones seem slow.
+// In a model fills have all places where up to a fifth of the operations take a tenth of the time, or where
+// times differ by as much as lognormal ones with a sigma of 1. The first window counts by itself: when a job
+// begins, its source is seldom idle for longer.
+constexpr size_t kWindows = 8;
+
+// What an operation costs beside its bytes, in bytes, so that those of a class can be compared: 1 ms at 250
+// MB/s. Where that is a tenth or ten times as much, costs in a class differ by no more than a half.
 constexpr double kOperationBytes = 256 << 10;
 
 // The least cost is forgotten after one to two of these, since a source may become slower for good. RFC 6817
 // recommends ten minutes: other programs are seldom busy for longer without a pause.
 constexpr auto kPeriod = std::chrono::minutes(10);
 
+double quantile(std::vector<double>& values, size_t divisor) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / divisor);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
 }  // namespace
 
-bool FillLimit::is_slow(double cost, TimePoint now) {
-  if (now - period_begin_ >= kPeriod) {
-    least_before_ = least_cost_;
-    least_cost_ = 0;
-    period_begin_ = now;
+bool FillLimit::is_slow(SizeClass& size, double cost, TimePoint now) {
+  if (now - size.period_begin >= kPeriod) {
+    size.least_before = now - size.period_begin < 2 * kPeriod ? size.least : 0;
+    size.least = 0;
+    size.period_begin = now;
   }
-  least_cost_ = least_cost_ > 0 ? std::min(least_cost_, cost) : cost;
-  const double least = least_before_ > 0 ? std::min(least_cost_, least_before_) : least_cost_;
-  return cost > kSlow * least;
+  const auto lesser = [](double a, double b) { return a > 0 && b > 0 ? std::min(a, b) : std::max(a, b); };
+  size.windows.push_back(cost);
+  const bool first = size.least == 0 && size.least_before == 0;
+  if (first || size.windows.size() == kWindows) {
+    size.least = lesser(size.least, quantile(size.windows, 2));
+    size.windows.clear();
+  }
+  return cost > kSlow * lesser(size.least, size.least_before);
 }
 
 void FillLimit::completed(uint64_t bytes, Duration took, TimePoint now) {
@@ -40,14 +61,14 @@ void FillLimit::completed(uint64_t bytes, Duration took, TimePoint now) {
     --begun_before_;
     return;
   }
-  costs_.push_back(std::chrono::duration<double>(took).count() /
-                   (static_cast<double>(bytes) + kOperationBytes));
-  if (costs_.size() < std::max<size_t>(kJudged, limit_)) return;
-  const auto quartile = costs_.begin() + static_cast<std::ptrdiff_t>(costs_.size() / 4);
-  std::nth_element(costs_.begin(), quartile, costs_.end());
+  SizeClass& size = sizes_[std::min<size_t>(std::bit_width(bytes / kLeastClass), sizes_.size() - 1)];
+  size.costs.push_back(std::chrono::duration<double>(took).count() /
+                       (static_cast<double>(bytes) + kOperationBytes));
+  if (size.costs.size() < std::max<size_t>(kJudged, limit_)) return;
   begun_before_ = limit_;
-  limit_ = is_slow(*quartile, now) ? std::max(limit_ / 2, kLeast) : std::min(limit_ + 1, most_);
-  costs_.clear();
+  const bool slow = is_slow(size, quantile(size.costs, 4), now);
+  limit_ = slow ? std::max(limit_ / 2, kLeast) : std::min(limit_ + 1, most_);
+  for (SizeClass& each : sizes_) each.costs.clear();
 }
 
 }  // namespace clairfs

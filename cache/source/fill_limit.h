@@ -4,14 +4,15 @@
 // be waiting, and other programs. A node with nothing but fills to do does not see those wait. It sees that
 // operations take longer than they did when the source was idle, and makes room: the number is halved while
 // they take more than twice the least of the last ten to twenty minutes, and else grows by one (LEDBAT, RFC
-// 6817, with the additive increase and multiplicative decrease of TCP). Operations that readers or plans need
-// are judged, too, so that after a busy phase fills start with few. A source that has been busy for all that
-// time seems idle.
+// 6817, with the additive increase and multiplicative decrease of TCP). Operations are compared with those of
+// about their size. Those that readers or plans need are judged, too, so that after a busy phase fills start
+// with few. A source that has been busy for all that time seems idle.
 //
 // Throughput, by which ConcurrencyLimit finds its number, would not do: of a source that is busy whoever asks
 // for more gets more, at the cost of the others.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -33,15 +34,20 @@ class FillLimit {
   void completed(uint64_t bytes, Duration took, TimePoint now);
 
  private:
-  bool is_slow(double cost, TimePoint now);
+  /// What operations of about the same size took.
+  struct SizeClass {
+    std::vector<double> costs;    // seconds a byte, of the operations of this window
+    std::vector<double> windows;  // the windows' costs since the last that counted for the least
+    double least = 0;             // of this period; 0: none yet
+    double least_before = 0;      // of the period before
+    TimePoint period_begin{};
+  };
+  bool is_slow(SizeClass& size, double cost, TimePoint now);
 
   const unsigned most_;
   unsigned limit_ = kLeast;
   unsigned begun_before_ = 0;  // operations that may have begun before the limit's last change
-  std::vector<double> costs_;  // seconds a byte, of the operations since then
-  double least_cost_ = 0;      // of this period; 0: none yet
-  double least_before_ = 0;    // of the period before
-  TimePoint period_begin_{};
+  std::array<SizeClass, 8> sizes_;
 };
 
 }  // namespace clairfs

@@ -56,13 +56,33 @@ TEST_CASE("latencies that differ, and large operations, do not look like others 
   FillLimit limit(64);
   TimePoint now = TimePoint() + 1h;
   std::mt19937 random(1);
-  std::lognormal_distribution<double> factor(0, 0.5);
+  std::lognormal_distribution<double> factor(0, 1);
   for (int i = 0; i < 10000; ++i) {
     const bool large = random() % 2 == 0;  // at 100 MB/s
     const std::chrono::duration<double> took((large ? 0.011 : 0.002) * factor(random));
     limit.completed(large ? 10 * kBytes : kBytes, std::chrono::duration_cast<Duration>(took), now += 1ms);
   }
   CHECK(limit.value() > 32);
+}
+
+TEST_CASE("what a server has in memory does not make the rest look slow") {
+  FillLimit limit(64);
+  TimePoint now = TimePoint() + 1h;
+  std::mt19937 random(1);
+  for (int i = 0; i < 30000; ++i) limit.completed(kBytes, random() % 100 < 15 ? 200us : 2ms, now += 1ms);
+  CHECK(limit.value() > 32);
+}
+
+TEST_CASE("operations of other sizes do not look slow where only their number or only their bytes count") {
+  const Duration each = GENERATE(Duration(10ms), Duration(10us));
+  FillLimit limit(64);
+  TimePoint now = TimePoint() + 1h;
+  const auto run = [&](uint64_t bytes) {
+    const Duration took = each + std::chrono::nanoseconds(4 * bytes);  // at 250 MB/s
+    for (int i = 0; i < 5000; ++i) limit.completed(bytes, took, now += 1ms);
+    CHECK(limit.value() > 32);
+  };
+  for (const uint64_t bytes : {4 << 20, 64 << 10, 100'000, 1 << 20, 3 << 20, 150'000}) run(bytes);
 }
 
 TEST_CASE("a source that has become slower for good is not taken for busy for ever") {
