@@ -110,10 +110,10 @@ void RoutedSource::start(FetchRequest request) {
   ask_peer(std::make_shared<Route>(Route{std::move(request), chunk, {}}), *choice);
 }
 
-// Measures what it takes. The rest of a chunk waits for all else, which says nothing of the PFS, and stands
-// in front of nothing.
+// Measures what it takes. The rest of a chunk and fills wait for all else, which says nothing of the PFS, and
+// stand in front of nothing.
 void RoutedSource::fetch_from_pfs(FetchRequest request) {
-  if (request.rest) return deps_.pfs.start(std::move(request));
+  if (request.rest || request.demand->now().is_background()) return deps_.pfs.start(std::move(request));
   const TimePoint begun = deps_.clock.now();
   const uint64_t length = request.length;
   uint64_t in_front = 0;

@@ -236,7 +236,9 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
     Peer& asker = *peers_[first.peer.index()];
     const bool fill = first.request.priority.is_background();
     const uint64_t fills = loading_fills_ + first.chunk_length;
-    if (loading_ > 0 && loading_ + first.chunk_length > options_.loading) return nullptr;
+    // Fills may wait in the source for as long as others want it: they take no room of what is needed.
+    const uint64_t before = fill ? loading_ : loading_ - loading_fills_;
+    if (before > 0 && before + first.chunk_length > options_.loading) return nullptr;
     if (fill && loading_fills_ > 0 && fills > options_.loading / kFillDivisor) return nullptr;
     if (!has_room(asker.sending + asker.loading, first.request.length, 2 * options_.sending)) continue;
     asker.loading += first.request.length;

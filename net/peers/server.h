@@ -40,8 +40,8 @@ struct PeerServerOptions {
   /// many are on their way or being read for it.
   uint64_t sending = 4U << 20;
   /// Bytes of chunks being read from the PFS for all peers: what a PFS needs in flight for its full rate (1
-  /// GB/s at 16 ms), of which fills take one part in kFillDivisor; the rest waits here, where it is sorted by
-  /// priority.
+  /// GB/s at 16 ms); the rest waits here, where it is sorted by priority. Fills take one part in kFillDivisor
+  /// of it, or one chunk, and no room of the others.
   uint64_t loading = 16U << 20;
   /// Requests of one peer that may wait: many times what a peer sends (PeerClientOptions::most_requests).
   size_t most_waiting = 4096;

@@ -103,7 +103,7 @@ TEST_CASE("of a chunk that lives elsewhere only the part that is wanted is asked
   CHECK(bytes_in == elsewhere * kRecord);
 }
 
-TEST_CASE("the rest of a chunk, which waits for all else, tells nothing of the PFS") {
+TEST_CASE("the rest of a chunk and fills, which wait for all else, tell nothing of the PFS") {
   NodesOptions options;
   options.nodes = 2;
   options.files = 1;
@@ -111,13 +111,13 @@ TEST_CASE("the rest of a chunk, which waits for all else, tells nothing of the P
   RoutedSource& routed = nodes[0].routed;
   std::vector<char> memory(1000);
   AwaitedCount read;
-  const auto fetch = [&](bool rest) {
+  const auto fetch = [&](bool rest, Priority priority = {}) {
     const uint64_t before = read.value();
     FetchRequest request;
     request.file = *nodes.catalog->find("f10000");
     request.length = memory.size();
     request.memory.push_back({memory.data(), memory.size()});
-    request.demand = std::make_shared<Demand>(Priority{});
+    request.demand = std::make_shared<Demand>(priority);
     request.done = [&read](const Fetched& outcome) {
       if (outcome) read.raise();
     };
@@ -127,6 +127,8 @@ TEST_CASE("the rest of a chunk, which waits for all else, tells nothing of the P
   };
   const Duration expected = routed.pfs_latency();  // as long as nothing is known
   fetch(true);
+  CHECK(routed.pfs_latency() == expected);
+  fetch(false, {Priority::Kind::background, 0});
   CHECK(routed.pfs_latency() == expected);
   fetch(false);
   CHECK(routed.pfs_latency() != expected);

@@ -172,6 +172,18 @@ TEST_CASE("what the PFS does not bring takes no room of what is in memory") {
   CHECK(replies[0].list[0].status == wire::ChunkReply::Status::ok);
 }
 
+TEST_CASE("a large fill that waits in the source takes no room of what is needed") {
+  PeerServerOptions options;
+  options.loading = 2'000'000;
+  Serving home(options);
+  home.ask(2, {Priority::Kind::background, 0});
+  REQUIRE(home.source.pending() == 1);
+  home.ask(0);
+  CHECK(home.source.pending() == 2);
+  home.ask(1, {Priority::Kind::background, 1});
+  CHECK(home.source.pending() == 2);
+}
+
 TEST_CASE("a piece of a chunk is sent as soon as it is here, and only it is urgent") {
   constexpr uint32_t kChunk = 128 << 10;
   constexpr Priority kSoon{Priority::Kind::prefetch, 1'000'000};
