@@ -367,8 +367,12 @@ TEST_CASE("what waits for memory for an NVMe hit and loses it there does not hol
   f.source.complete_all();
   REQUIRE(pins.size() == fits);
   std::array<std::atomic<bool>, 3> answered{};
+  std::array<ChunkRef, 3> kept;  // or the memory of the first would be there for the others
   const auto note = [&](size_t which) {
-    return [&answered, which](const Result<AcquiredChunk>& chunk) { answered[which] = bool(chunk); };
+    return [&, which](const Result<AcquiredChunk>& chunk) {
+      if (chunk) kept[which] = chunk->data;
+      answered[which] = bool(chunk);
+    };
   };
   f.cache->acquire(f.chunk(0), {}, note(0));
   f.cache->acquire(f.chunk(1), {}, note(1));

@@ -2,8 +2,12 @@
 
 #include <cstring>
 #include <random>
+#include <thread>
+
+#include <sys/mman.h>
 
 #include "tests/support/catch.h"
+#include "tests/support/eventually.h"
 
 using namespace clairfs;
 
@@ -21,6 +25,15 @@ bool holds(const Block& block, int value) {
     }
   }
   return true;
+}
+
+/// Bytes of the `size` ones from `begin` on.
+uint64_t resident(void* begin, uint64_t size) {
+  std::vector<unsigned char> pages(size / kPageSize);
+  REQUIRE(::mincore(begin, size, pages.data()) == 0);
+  uint64_t count = 0;
+  for (const unsigned char page : pages) count += page & 1U;
+  return count * kPageSize;
 }
 
 }  // namespace
@@ -111,4 +124,27 @@ TEST_CASE("free pages serve any request, whatever the order of frees") {
   auto whole = arena->allocate(kPages * kPageSize, account);
   REQUIRE(whole);
   CHECK(whole->all().size() == 1);  // everything coalesced again
+}
+
+TEST_CASE("memory becomes resident ahead of its use, as far as has been used") {
+  constexpr uint64_t kMiB = 1 << 20;
+  constexpr uint64_t kSize = 64 * kMiB;
+  const auto probe = Mapping::anonymous(kPageSize);
+  if (::madvise(probe->data(), kPageSize, MADV_POPULATE_WRITE) != 0) {
+    WARN("skipped: needs Linux 5.14");
+    return;
+  }
+  Gauge gauge;
+  MemoryAccount account(kSize, gauge);
+  auto arena = std::move(*RamArena::create(kSize));
+  const auto first = arena->allocate(4 * kMiB, account);
+  REQUIRE(first);
+  void* const begin = first->all()[0].iov_base;
+  const auto is = [&](uint64_t bytes) { return eventually([&] { return resident(begin, kSize) >= bytes; }); };
+  CHECK(is(4 * kMiB));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // real time, in which more could come
+  CHECK(resident(begin, kSize) <= 8 * kMiB);                   // with two huge pages that a step touches
+  const auto second = arena->allocate(28 * kMiB, account);
+  REQUIRE(second);
+  CHECK(is(16 * kMiB));
 }
