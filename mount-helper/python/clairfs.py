@@ -21,9 +21,10 @@ An epoch begins when the loader is iterated. The plan is then compared with the 
 script resumed, forgot set_epoch(), or seeded anew. Samplers are only looked at: what a look draws is put back.
 
 Samples are found as paths in the dataset (ImageFolder, Subset, ConcatDataset, any list of paths), as a numpy.memmap (of
-which workers that are not forked get a copy: there it is not planned), as an LMDB, as an open HDF5 dataset, or as the path
-of an HDF5 file (of which all datasets with as many rows are planned; h5py must be imported before). Whatever is not found
-can be said: register(loader, paths=[...]), or with the keys of a plan and the path that the script opens,
+which workers that are not forked get a copy: there it is not planned), as an LMDB (whose rows have the keys 0, 1, 2 and so
+on, or else are in the order of a cursor), as an open HDF5 dataset, or as the path of an HDF5 file (of which all datasets
+with as many rows are planned; h5py must be imported before). Whatever is not found can be said: register(loader,
+paths=[...]), or with the keys of a plan and the path that the script opens,
 register(loader, format="lmdb", file="/mnt/data/train.lmdb", keys="image-%09d"). Of a loader that hides its dataset the
 folder is enough, register(loader, path="/mnt/data/train"), and of one that is no DataLoader the sampler, or batch sampler,
 and the folder: register(sampler, path="/mnt/data/train"). An epoch then begins when the sampler is iterated.
@@ -359,7 +360,7 @@ def _records(dataset):
             continue
         path = os.fsdecode(path)
         if _is_lmdb(path):
-            return path, {"format": "lmdb", "keys": "cursor", "n": len(dataset)}, True
+            return path, {"format": "lmdb", "keys": _lmdb_keys(path, len(dataset), value), "n": len(dataset)}, True
         if path.endswith((".h5", ".hdf5")) and os.path.isfile(path):
             return path, {"format": "hdf5", "dataset": _hdf5_datasets(path, len(dataset))}, True
     return None
@@ -367,6 +368,25 @@ def _records(dataset):
 
 def _is_lmdb(path):
     return path.endswith((".mdb", ".lmdb")) or os.path.exists(os.path.join(path, "data.mdb"))
+
+
+def _lmdb_keys(path, rows, opened=None):
+    """How a dataset of so many rows will name them: by the keys 0, 1, 2 ... where there are such, else as a cursor goes."""
+    try:
+        import lmdb
+    except ImportError:
+        return "cursor"
+    try:
+        with contextlib.ExitStack() as stack:
+            if not isinstance(opened, lmdb.Environment):
+                options = {"subdir": os.path.isdir(path), "readonly": True, "lock": False, "readahead": False}
+                opened = stack.enter_context(lmdb.open(path, **options))
+            look = stack.enter_context(opened.begin())
+            first = 0 if look.get(b"0") is not None else 1
+            numbered = all(look.get(b"%d" % number) is not None for number in (first, first + rows - 1))
+    except (lmdb.Error, OSError):  # where the script has it open, too
+        return "cursor"
+    return "decimal" if rows and numbered else "cursor"
 
 
 def _hdf5_datasets(path, rows):
@@ -434,7 +454,7 @@ def _samples_below(loader, path, given, mounts):
     below = os.path.relpath(plain, mount.point)
     keys = {} if below == "." else {"root": below}
     if _is_lmdb(plain):
-        keys = {"format": "lmdb", "keys": "cursor", "file": below}
+        keys = {"format": "lmdb", "file": below}
     elif not os.path.isdir(plain):
         if "format" not in given:
             raise _NotPlanned(f"{path} is a file; give its format, too (format=, and its keys in clairfs(1))")
@@ -443,6 +463,8 @@ def _samples_below(loader, path, given, mounts):
     there = _count_of(loader.sampler) if base is None else len(base)
     if there is not None:
         keys["n"] = there
+    if _is_lmdb(plain):
+        keys["keys"] = _lmdb_keys(plain, there or 0)
     return _Samples(mount, there if numbers is None else len(numbers), keys, None, numbers)
 
 

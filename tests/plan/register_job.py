@@ -95,8 +95,8 @@ class Rows(Dataset):
 
 
 class Lmdb(Dataset):
-    def __init__(self, root):
-        self.path, self.env = str(pathlib.Path(root).parent / "rows.lmdb"), None
+    def __init__(self, root, name="rows.lmdb", key=b"%06d"):
+        self.path, self.key, self.env = str(pathlib.Path(root).parent / name), key, None
 
     def __len__(self):
         return 400
@@ -106,8 +106,18 @@ class Lmdb(Dataset):
 
         self.env = self.env or lmdb.open(self.path, readonly=True, lock=False, readahead=False)
         with self.env.begin() as transaction:
-            assert transaction.get(b"%06d" % i)
+            assert transaction.get(self.key % i)
         return str(i)
+
+
+class OpenLmdb(Lmdb):
+    """Is open from the beginning on, as ImageFolderLMDB is."""
+
+    def __init__(self, root):
+        import lmdb
+
+        super().__init__(root, "decimal.lmdb", b"%d")
+        self.env = lmdb.open(self.path, readonly=True, lock=False, readahead=False)
 
 
 class Hdf5(Dataset):
@@ -300,6 +310,8 @@ CASES = {
     "own_sampler": lambda root: with_sampler(images(root), ByClass),
     "turned": lambda root: with_sampler(images(root), Turned),
     "lmdb": lambda root: loader(Lmdb(root), shuffle=True, generator=generator()),
+    "lmdb_decimal": lambda root: loader(Lmdb(root, "decimal.lmdb", b"%d"), shuffle=True, generator=generator()),
+    "lmdb_open": lambda root: loader(OpenLmdb(root), shuffle=True, generator=generator()),
     "no_batches": lambda root: DataLoader(images(root), batch_size=None, shuffle=True, num_workers=2),
     "concat": lambda root: loader(ConcatDataset([images(root), Paths(root)]), shuffle=True),
     "paths": lambda root: loader(Wrapped(Paths(root)), shuffle=True, generator=generator()),

@@ -55,9 +55,10 @@ def dataset(images):
     """The images, and rows in a file beside them."""
     rows = numpy.random.default_rng(0).integers(0, 255, (400, 3072), dtype="u1")
     numpy.save(images / "rows.npy", rows)
-    with lmdb.open(str(images / "rows.lmdb"), map_size=1 << 28) as env, env.begin(write=True) as transaction:
-        for i, row in enumerate(rows):
-            transaction.put(b"%06d" % i, row.tobytes())
+    for name, key in (("rows.lmdb", b"%06d"), ("decimal.lmdb", b"%d")):
+        with lmdb.open(str(images / name), map_size=1 << 28) as env, env.begin(write=True) as transaction:
+            for i, row in enumerate(rows):
+                transaction.put(key % i, row.tobytes())
     if HDF5:
         import h5py
 
@@ -72,7 +73,8 @@ def dataset(images):
     (images / "rows.npy").unlink()
     for name in ("rows.h5", "contiguous.h5"):
         (images / name).unlink(missing_ok=True)
-    shutil.rmtree(images / "rows.lmdb")
+    for name in ("rows.lmdb", "decimal.lmdb"):
+        shutil.rmtree(images / name)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ def assert_followed(lines, share=0.9):
 # One plan from the beginning to the end.
 WHOLE = ["generator", "generator_persistent", "generator_of_sampler", "sequential", "subset", "weighted_generator",
          "batch_sampler", "paths", "memmap", "distributed", "unshuffled", "fabric", "manual_seed", "manual_seed_persistent",
-         "no_workers", "lmdb", "replacement", "no_batches", "concat", "subset_sampler", "weighted", "adapter",
+         "no_workers", "lmdb", "lmdb_decimal", "lmdb_open", "replacement", "no_batches", "concat", "subset_sampler", "weighted", "adapter",
          *HDF5]  # fmt: skip
 EPOCH_BY_EPOCH = ["dropout", "weighted_once", "own_sampler", "accelerate", "adapter_of_shard", "raw_half"]
 # The plan is put right when an epoch begins: how many there are, and what the last one of the first loader says.
@@ -117,7 +119,7 @@ OTHERS = {
     "random_split": (2, "other_draws=2 "),
     "draws_while_training": (2, "other_draws="),
 }
-ROWS = ["memmap", "raw_half", "lmdb", *HDF5]
+ROWS = ["memmap", "raw_half", "lmdb", "lmdb_decimal", "lmdb_open", *HDF5]
 
 
 def assert_row_order(lines, source):
@@ -154,6 +156,7 @@ def test_plan_is_the_order_and_the_order_is_untouched(case, mount, without, tmp)
     assert mount.stats()["plan_list"] == []  # taken back at the end
     # As numbers of bytes, nobody would know of what libhdf5 reads beside a row.
     assert all(("format=hdf5" in text) == (case in HDF5) for text in texts), texts
+    assert all(("keys=decimal" in text) == (case in ("lmdb_decimal", "lmdb_open")) for text in texts), texts
     assert not list(tmp.glob("clairfs-lists-*/*"))
 
 
