@@ -293,6 +293,24 @@ TEST_CASE("a plan of records is not left by who goes through their file") {
   CHECK(!run->is_left());
 }
 
+TEST_CASE("who never read the first epoch of a plan may have the seed of the one that was found") {
+  const auto run = run_over(3000, "seed=42 format=files epochs=3");
+  Divergence d;
+  d.at = {Epoch(0), 3};
+  d.found = PlanPosition{Epoch(2), 5};
+  d.hint = "an epoch was left out";
+  const auto asks = [&](const PlanRun& plan) {
+    return plan.describe(0, d).ends_with(": an epoch was left out (or is the seed 44?)");
+  };
+  CHECK(asks(*run));
+  CHECK(!asks(*run_over(3000, "seed=42 format=files epochs=3 set_epoch=never")));
+  CHECK(!asks(*run_over(3000, "seed=42 format=files epochs=3 sampler=torch.random")));
+  d.at.position = 2000;
+  CHECK(!asks(*run));
+  d.at = {Epoch(1), 3};
+  CHECK(!asks(*run));
+}
+
 TEST_CASE("where a reader left its plan is never told as expected X, saw X") {
   const auto one = run_over(40, "seed=1 format=files");
   const auto two = run_over(40, "seed=1 format=files world=4 ranks_per_node=2");
