@@ -53,10 +53,27 @@ CAUSES = (
         "short run the READs that tell where the reader is: one for nine records in a window of 8 MiB.",
     ),
     (
+        "^First touch of .* records",
+        "pushed / source$",
+        FOLIOS + " The remark has the rate beside an ext4 without large folios, where it was measured.",
+    ),
+    (
+        "^First touch of .* records",
+        "random, [48] processes: pushed / RAM tier without a plan$",
+        "Faults of several processes overlap: the RAM tier serves four and eight of them four times as much as one, where the "
+        "page cache gives two cores twice as much.",
+    ),
+    (
         "^A short job of",
         "^N·D = 1.[05] S: total / lower bound$",
         "The bound is the PFS's time for the first epoch. Nothing computes, so later epochs take what the processors need: three "
         "quarters of the bytes go from node to node, and all nodes share them.",
+    ),
+    (
+        "epochs of .* shards",
+        "^with a plan, RAM tier [12] S: (time / bound|slowest epoch / its bound)$",
+        "0.04 of it is the workers' own time beside computing, which the row of the source's own directory has, too: their "
+        "start, and the last batches of an epoch.",
     ),
     (
         "nodes on one PFS",
