@@ -14,7 +14,8 @@ void append_shard(const SampleIndex& stripes, uint32_t shard, std::vector<uint32
 }  // namespace
 
 ShardDeal shard_deal(const PlanSpec& spec) {
-  if (spec.sampler.starts_with("tf.")) {
+  // interleave() reads whatever list of files it gets, also one that the script has made itself.
+  if (spec.sampler.starts_with("tf.") || spec.cycle_length != 0) {
     const uint64_t cycle = std::max<uint64_t>(spec.cycle_length, 1);
     return {.streams = cycle, .where_one_has_ended = cycle > 1};
   }

@@ -181,6 +181,24 @@ Status check_sampler(const PlanSpec& spec) {
   return {};
 }
 
+// interleave() opens files, and opens them all itself.
+Status check_interleave(const PlanSpec& spec) {
+  if (spec.cycle_length == 0) return {};
+  const std::string value = std::to_string(spec.cycle_length);
+  if (!spec.sampler.starts_with("tf.") && !spec.reads_streams()) {
+    return plan_error("cycle_length", value,
+                      "files are read at once where they are read from front to back; want format=tfrecord "
+                      "or format=shards");
+  }
+  if (spec.workers != 0 && spec.reads_streams()) {
+    return plan_error("workers", std::to_string(spec.workers),
+                      "the files are dealt either to workers or by interleave(); want no workers beside "
+                      "cycle_length=" +
+                          value);
+  }
+  return {};
+}
+
 // A key that its sampler needs, and that no other takes.
 Status check_belongs(std::string_view key, const std::string& value, std::string_view sampler,
                      const PlanSpec& spec) {
@@ -292,7 +310,7 @@ bool same_plan(PlanSpec a, const PlanSpec& b) {
 }
 
 Status validate_plan(const PlanSpec& spec) {
-  for (const auto check : {check_format, check_sampler, check_lists}) {
+  for (const auto check : {check_format, check_sampler, check_interleave, check_lists}) {
     if (Status status = check(spec); !status) return status;
   }
   if (spec.epochs != 0 && spec.first_epoch >= spec.epochs) {

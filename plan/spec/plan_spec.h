@@ -69,7 +69,7 @@ struct PlanSpec : SamplerKeys {
   std::string accelerate;            ///< the same
   std::string num_repeats;           ///< timm.repeataug, torchvision.ra; empty: 3
   std::string shard;                 ///< tf.*, webdataset: before, after, none: where the split stands
-  uint64_t cycle_length = 0;         ///< tf.*: files that interleave() reads at once; 0: no interleave()
+  uint64_t cycle_length = 0;         ///< files that tf.data's interleave() reads at once; 0: no interleave()
   std::string shardshuffle;          ///< webdataset: shards in its buffer; empty: in their order
   std::string shard_sizes;           ///< streaming: index.json, or a file or array of samples of each shard
   uint64_t gcc = 0;                  ///< major version that built DALI's std::shuffle; 0: newest

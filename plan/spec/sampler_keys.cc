@@ -108,6 +108,11 @@ Status check_sampler_keys(const PlanSpec& plan) {
     if (is_taken || !keys_of_some().contains(key.name) || !plan_value_shown(key, plan)) continue;
     std::string text = "has no meaning for sampler=" + sampler;
     if (key.name == "shuffle") text += "; an order without shuffling is sampler=torch.sequential";
+    if (key.name == "cycle_length") {
+      text +=
+          "; want tf.list_files or tf.shuffle, or the order of the files as torch.sequential, "
+          "numpy.*, python.random or list";
+    }
     return plan_error(key.name, plan_value(key, plan), text);
   }
   return {};

@@ -136,6 +136,18 @@ TEST_CASE("interleave() opens the next shard where one has ended") {
   CHECK(f.sequence.streams_of_reader() == 2);
 }
 
+TEST_CASE("interleave() reads any list of files that a script gives it") {
+  const std::string plan = GENERATE("sampler=torch.sequential", "list=[0,1,2,3,4]");
+  CAPTURE(plan);
+  Fixture f({1, 4, 2, 1, 1}, plan + " num_parallel_reads=2");
+  CHECK(f.sequence.readers() == 1);
+  CHECK(f.reader(0) == Numbers{0, 1, 5, 2, 6, 3, 7, 4, 8});
+  CHECK(f.sequence.streams_of_reader() == 2);
+  Fixture one({1, 4, 2, 1, 1}, plan + " num_parallel_reads=1");
+  CHECK(one.reader(0) == one.stripes({0, 1, 2, 3, 4}));
+  CHECK(one.sequence.streams_of_reader() == 1);
+}
+
 TEST_CASE("ranks that all read the same are followed as one, stream by stream") {
   Fixture f({2, 1, 3, 1}, "sampler=torch.sequential world=3 ranks_per_node=3 workers=2");
   CHECK(f.sequence.readers() == 2);

@@ -224,6 +224,19 @@ TEST_CASE("arguments of frameworks with which no order can be known are refused 
   refused("sampler=megatron.random consumed_samples=64", "consumed_samples=64", "start_sample");
 }
 
+TEST_CASE("files are read at once where they are read from front to back, and nobody else deals them") {
+  CHECK_THAT(refusal("sampler=torch.sequential format=imagefolder num_parallel_reads=4"),
+             Contains("cycle_length=4: files are read at once"));
+  CHECK_THAT(refusal("sampler=torch.sequential format=tfrecord random_access=true cycle_length=4"),
+             Contains("format=shards"));
+  CHECK(parsed("sampler=tf.list_files seed=1 format=files cycle_length=4").cycle_length == 4);
+  for (const char* sampler : {"tf.list_files seed=1", "torch.sequential"}) {
+    const std::string plan = std::string("format=tfrecord cycle_length=4 sampler=") + sampler;
+    CHECK(parsed(plan).cycle_length == 4);
+    CHECK_THAT(refusal(plan + " workers=2"), Contains("workers=2: the files are dealt either"));
+  }
+}
+
 TEST_CASE("builds of torch are known by their release") {
   for (const char* version : {"1.13.0a0", "1.13.1+cpu", "1.13", "1.13.0a0+git49444c3"}) {
     CHECK(parsed(std::string("seed=1 sampler=torch.random torch=") + version).torch == "1.13");

@@ -202,9 +202,27 @@ TEST_CASE("a key that only other samplers take is refused") {
   CHECK(refusal("python.random", "shuffle", "false").ends_with("sampler=torch.sequential"));
 }
 
+TEST_CASE("files that are read at once are refused of samplers that no interleave() reads") {
+  for (const char* name : {"cycle_length", "num_parallel_reads", "interleave_cycle_length"}) {
+    INFO(name);
+    for (const char* sampler :
+         {"torch.distributed", "torch.random", "strided", "webdataset", "streaming", "dali"}) {
+      const std::string refused =
+          refused_key({{"sampler", sampler}, {"format", "tfrecord"}, {"seed", "1"}, {name, "4"}});
+      CHECK_THAT(refused, StartsWith("plan: cycle_length=4: has no meaning"));
+      CHECK_THAT(refused, Contains("tf.list_files"));
+    }
+    for (const char* sampler : {"tf.list_files", "tf.shuffle", "torch.sequential", "python.random",
+                                "numpy.legacy", "numpy.default_rng"}) {
+      CHECK(refused_key({{"sampler", sampler}, {"format", "tfrecord"}, {"seed", "1"}, {name, "4"}}).empty());
+    }
+    CHECK(refused_key({{"format", "tfrecord"}, {"list", "order.txt"}, {name, "4"}}).empty());
+  }
+}
+
 TEST_CASE("a key at its default, or one that all samplers take, is not refused") {
   CHECK(refused_key({{"sampler", "nopfs"}, {"seed", "1"}, {"set_epoch", "always"}, {"draws", "0"}}).empty());
-  CHECK(refused_key({{"sampler", "nopfs"}, {"seed", "1"}, {"world", "4"}, {"cycle_length", "2"}}).empty());
+  CHECK(refused_key({{"sampler", "nopfs"}, {"seed", "1"}, {"world", "4"}, {"workers", "2"}}).empty());
   CHECK(refused_key({{"sampler", "grain"}, {"seed", "1"}, {"dataset_shuffle", "7"}}).empty());
   CHECK(refused_key({{"sampler", "torch.subset"}, {"seed", "1"}, {"indices", "[3,1]"}}).empty());
   CHECK(refused_key({{"sampler", "torch.random"}, {"seed", "1"}, {"generator", "default"}, {"draws", "5"}})
