@@ -199,6 +199,54 @@ Status check_interleave(const PlanSpec& spec) {
   return {};
 }
 
+// DALI's file reader opens samples that are files in the order of its list. Its other readers go through the
+// records as they lie, whatever is shuffled: random_shuffle draws from a buffer of records that were read.
+// Source: NVIDIA/DALI, dali/operators/reader/loader/{loader,indexed_file_loader,lmdb}.h,
+// webdataset_loader.cc.
+bool dali_reads_records(const PlanSpec& spec) {
+  constexpr std::string_view kOfFiles[] = {"", "imagefolder", "timm", "files", "list"};
+  return spec.sampler == "dali" && !contains(kOfFiles, spec.format);
+}
+
+Status check_dali(const PlanSpec& spec) {
+  if (!dali_reads_records(spec)) return {};
+  if (spec.shuffle_after_epoch) {
+    return plan_error(
+        "shuffle_after_epoch", "true",
+        "only DALI's file reader, to which each sample is a file, shuffles as predicted; want the "
+        "order of the records as sampler=list list=FILE");
+  }
+  if (!spec.reads_streams()) return {};
+  if (spec.world > 1) {
+    return plan_error(
+        "world", std::to_string(spec.world),
+        "DALI deals records among its shards, which may begin within a file; want format=tar or "
+        "tfrecord and random_access=true");
+  }
+  if (spec.workers != 0) {
+    return plan_error("workers", std::to_string(spec.workers),
+                      "DALI's reader goes through one file after the other; want no workers");
+  }
+  return {};
+}
+
+// Of records random_shuffle changes nothing that is read, if they are copied when they are read. The reader
+// of LMDB always does.
+Status settle_dali(const PlanPairs& arguments, PlanSpec& spec) {
+  if (!dali_reads_records(spec) || !spec.random_shuffle) return {};
+  const auto copies = [](const auto& argument) {
+    bool flag = false;
+    return argument.first == "dont_use_mmap" && parse_flag(argument.second, flag) && flag;
+  };
+  if (spec.format != "lmdb" && std::ranges::none_of(arguments, copies)) {
+    return plan_error("random_shuffle", "true",
+                      "DALI maps the files and touches records when they leave its buffer, in an order that "
+                      "is not predicted; want dont_use_mmap=true, in the script and here");
+  }
+  spec.random_shuffle = false;
+  return {};
+}
+
 // A key that its sampler needs, and that no other takes.
 Status check_belongs(std::string_view key, const std::string& value, std::string_view sampler,
                      const PlanSpec& spec) {
@@ -310,7 +358,7 @@ bool same_plan(PlanSpec a, const PlanSpec& b) {
 }
 
 Status validate_plan(const PlanSpec& spec) {
-  for (const auto check : {check_format, check_sampler, check_interleave, check_lists}) {
+  for (const auto check : {check_format, check_sampler, check_interleave, check_dali, check_lists}) {
     if (Status status = check(spec); !status) return status;
   }
   if (spec.epochs != 0 && spec.first_epoch >= spec.epochs) {
@@ -362,6 +410,7 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   for (const auto& [name, value] : arguments) {
     if (Status status = check_argument(name, value, spec.sampler); !status) return status.error();
   }
+  if (Status status = settle_dali(arguments, spec); !status) return status.error();
   if (Status status = validate_plan(spec); !status) return status.error();
   return spec;
 }

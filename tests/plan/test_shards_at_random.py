@@ -83,8 +83,8 @@ def as_place(sample):
     return shard, first.offset_data, last.offset_data + last.size - first.offset_data
 
 
-def order_of(root, text, epoch):
-    words = [clairmount.binary(), "plan", "order", f"{text} root='{root}'", "--rank", "0", "--epoch", str(epoch)]
+def order_of(root, text, epoch, rank=0):
+    words = [clairmount.binary(), "plan", "order", f"{text} root='{root}'", "--rank", str(rank), "--epoch", str(epoch)]
     return [int(i) for i in subprocess.run(words, check=True, capture_output=True, timeout=60).stdout.split()]
 
 
@@ -237,6 +237,63 @@ def test_workers_whose_dataset_looks_for_its_samples_first(tmp, workers):
     assert state["state"] in ("following", "finished") and state["epoch"] == 2, state
     pages = 2 * len(samples) * mmap.PAGESIZE  # of headers, for the index
     assert bytes_read <= total + pages
+
+
+def dali(root, places, answers):
+    """NVIDIA/DALI, dali/operators/reader/loader/indexed_file_loader.h (ReadSample) with dont_use_mmap: a read a record, after
+    a seek where it does not follow on the one before."""
+    open_shard, at, hashed = (None, None), None, hashlib.sha256()
+    for shard, offset, size in places:
+        if shard != open_shard[0]:
+            open_shard, at = (shard, open(root / shard, "rb", buffering=0)), None
+        if at != offset:
+            open_shard[1].seek(offset)
+        hashed.update(open_shard[1].read(size))
+        at = offset + size
+    answers.put(hashed.hexdigest())
+
+
+@pytest.mark.parametrize("stick", [False, True])
+def test_shards_of_dali_are_cut_by_records(tmp, stick):
+    """dali/operators/reader/loader/loader.{h,cc} (start_index, MoveToNextShard): of n records shard s has those from
+    n * s / shards on, wherever that is in a file, and the next epoch is that of the next shard."""
+    (tmp / "src").mkdir()
+    places, ranks = write_tfrecords(tmp / "src", 5, 61), 3
+    total, n = sum(path.stat().st_size for path in (tmp / "src").iterdir()), len(places)
+    shards = [places[n * s // ranks : n * (s + 1) // ranks] for s in range(ranks)]
+    assert shards[0][-1][0] == shards[1][0][0]  # a file that two of them have
+    text = f"format=tfrecord random_access=true sampler=dali stick_to_shard={stick} epochs=3 batch=8 "
+    text += f"random_shuffle=True dont_use_mmap=True num_shards={ranks} ranks_per_node={ranks}"
+    context = multiprocessing.get_context("fork")
+    with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
+        pfs.path, "--ram", 2 * total, "--staging", "4M", "--chunk", "64K"
+    ) as mount:
+        register(mount, text)
+        assert plan(mount)["samples"] == n
+        for epoch in range(3):
+            mine = [shards[(rank + (0 if stick else epoch)) % ranks] for rank in range(ranks)]
+            said = [order_of(tmp / "src", text, epoch, rank) for rank in range(ranks)]
+            assert [[places[i] for i in of_rank] for of_rank in said] == mine
+            answers = [context.Queue() for _ in mine]
+            jobs = [context.Process(target=dali, args=(mount.path, *of)) for of in zip(mine, answers)]
+            for job in jobs:
+                job.start()
+            try:
+                of_mount = [answer.get(timeout=60) for answer in answers]
+                for job in jobs:
+                    job.join(60)
+            finally:
+                for job in jobs:
+                    job.kill()
+            for of_rank, digest in zip(mine, of_mount):
+                expected = context.SimpleQueue()
+                dali(tmp / "src", of_rank, expected)
+                assert expected.get() == digest
+        state, bytes_read = plan(mount), pfs.counters()["bytes"]
+    print(stick, bytes_read / total, state)
+    assert (state["suspensions"], state["realignments"]) == (0, 0), state
+    assert state["in_order"] > 0 and state["epoch"] == 2, state
+    assert bytes_read <= total + n * mmap.PAGESIZE  # the pages of headers, for the index
 
 
 def readahead_kib(mount):

@@ -237,6 +237,37 @@ TEST_CASE("files are read at once where they are read from front to back, and no
   }
 }
 
+TEST_CASE("DALI shuffles files, and records behind its reads") {
+  CHECK(parsed("sampler=dali random_shuffle=true").random_shuffle);
+  CHECK(parsed("sampler=dali format=list list=f.txt random_shuffle=true").random_shuffle);
+  const std::string records = "sampler=dali random_access=true format=";
+  for (const char* format : {"tfrecord", "tar"}) {
+    CHECK_THAT(refusal(records + format + " random_shuffle=true"), Contains("dont_use_mmap=true"));
+    CHECK_THAT(refusal(records + format + " random_shuffle=true dont_use_mmap=false"),
+               Contains("random_shuffle=true: DALI maps"));
+    const PlanSpec copied = parsed(records + format + " random_shuffle=true dont_use_mmap=True");
+    CHECK(copied == parsed(records + format));
+    check_reads_back(copied);
+    CHECK_THAT(refusal(records + format + " shuffle_after_epoch=true"), Contains("only DALI's file reader"));
+  }
+  CHECK(parsed("sampler=dali file=x.lmdb keys=cursor random_shuffle=true") ==
+        parsed("sampler=dali file=x.lmdb keys=cursor"));
+}
+
+TEST_CASE("DALI's ranks get records and no files") {
+  for (const char* format : {"tfrecord", "tar", "shards"}) {
+    const std::string plan = std::string("sampler=dali format=") + format;
+    CHECK(parsed(plan + " world=1").world == 1);
+    CHECK_THAT(refusal(plan + " num_shards=2"), Contains("world=2: DALI deals records"));
+    CHECK_THAT(refusal(plan + " workers=2"), Contains("workers=2: DALI's reader"));
+    const auto resolved = resolve_plan(parsed(plan), 2);  // a rank on each of the nodes
+    REQUIRE(!resolved);
+    CHECK_THAT(resolved.error().message, Contains("random_access=true"));
+  }
+  CHECK(parsed("sampler=dali format=tfrecord random_access=true num_shards=2").world == 2);
+  CHECK(parsed("sampler=dali format=imagefolder num_shards=2 workers=2").world == 2);
+}
+
 TEST_CASE("builds of torch are known by their release") {
   for (const char* version : {"1.13.0a0", "1.13.1+cpu", "1.13", "1.13.0a0+git49444c3"}) {
     CHECK(parsed(std::string("seed=1 sampler=torch.random torch=") + version).torch == "1.13");
