@@ -1,6 +1,7 @@
 #include "plan/spec/plan_spec.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <functional>
 #include <iterator>
@@ -329,6 +330,12 @@ Status set_pair(const std::string& name, std::string value, PlanSpec& spec, Give
   return set_plan_value(**key, std::move(value), spec);
 }
 
+// WebDataset's list of shards, which shuffles itself if it gets a seed.
+bool is_shard_list(std::string sampler) {
+  std::ranges::transform(sampler, sampler.begin(), [](unsigned char c) { return std::tolower(c); });
+  return sampler.ends_with("simpleshardlist");
+}
+
 }  // namespace
 
 std::span<const std::string_view> plan_formats() {
@@ -377,11 +384,13 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   GivenKeys given;
   PlanPairs arguments;
   PlanPairs words_of_samplers;
+  bool shard_list = false;
   for (size_t i = 0; i < pairs.size(); ++i) {
     auto [name, value] = std::move(pairs[i]);
     // TFRecordDataset then reads one file after the other, which is no interleave().
     if (name == "num_parallel_reads" && value == "None") continue;
     name = canonical_plan_key(std::move(name));
+    shard_list |= name == "sampler" && is_shard_list(value);
     // format=list=FILE and sampler=list=FILE are short for format=list list=FILE.
     if ((name == "format" || name == "sampler") && value.starts_with("list=")) {
       pairs.emplace_back("list", value.substr(5));
@@ -401,6 +410,7 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
     const std::string key = key_of_word(name, spec.sampler);
     if (Status status = set_pair(key, value, spec, given); !status) return status.error();
   }
+  if (shard_list && !spec.seed.empty() && spec.method.empty()) spec.method = "shuffle";
   if (spec.sampler == "torch.subset" && spec.indices.empty() && !spec.list_numbers_samples())
     spec.indices.swap(spec.list);
   const bool of_paths = spec.format == "list" || spec.format == "ranges";

@@ -127,6 +127,32 @@ TEST_CASE("the names that other frameworks have are taken") {
         parsed("sampler=megatron.random n=100"));
 }
 
+TEST_CASE("samplers have the names of their modules") {
+  const auto same = [](const std::string& name, const std::string& canonical) {
+    INFO(name);
+    CHECK(parsed("seed=5 sampler=" + name) == parsed("seed=5 sampler=" + canonical));
+  };
+  same("torchdata.stateful_dataloader.sampler.RandomSampler", "torchdata.random");
+  for (const std::string module :
+       {"megatron.legacy.data.data_samplers.", "megatron.training.datasets.data_samplers."}) {
+    same(module + "MegatronPretrainingSampler", "megatron.sequential");
+    same(module + "MegatronPretrainingRandomSampler", "megatron.random");
+  }
+  for (const char* name : {"fn.readers.file", "nvidia.dali.fn.readers.file"}) same(name, "dali");
+}
+
+TEST_CASE("a list of WebDataset's is shuffled if it has a seed") {
+  for (const std::string name : {"SimpleShardList", "wds.SimpleShardList", "webdataset.SimpleShardList",
+                                 "webdataset.shardlists.SimpleShardList"}) {
+    INFO(name);
+    CHECK(parsed("sampler=" + name) == parsed("sampler=webdataset"));
+    const PlanSpec shuffled = parsed("seed=5 sampler=" + name);
+    CHECK(shuffled == parsed("sampler=webdataset seed=5 method=shuffle"));
+    check_reads_back(shuffled);
+  }
+  CHECK(parsed("sampler=wds.WebDataset seed=5").method.empty());
+}
+
 TEST_CASE("shards are ranks only to the frameworks that call them so") {
   CHECK_THAT(refusal("format=tar sampler=webdataset num_shards=64"), Contains("num_shards: unknown key"));
   CHECK_THAT(refusal("seed=1 num_shards=64"), Contains("num_shards: unknown key"));
