@@ -330,6 +330,18 @@ Status set_pair(const std::string& name, std::string value, PlanSpec& spec, Give
   return set_plan_value(**key, std::move(value), spec);
 }
 
+// Transformers' Trainer has a seed for its sampler beside the one for everything. It hands it on since
+// accelerate 1.1, and without the seedable sampler a loader draws from torch's default generator.
+Status set_data_seed(std::string value, PlanSpec& spec, GivenKeys& given) {
+  if (spec.sampler != "accelerate" || !given.contains("seed"))
+    return set_pair("seed", std::move(value), spec, given);
+  if (!given.emplace("data_seed").second) return plan_error("data_seed", value, "given twice");
+  constexpr LibraryVersion kHandsItOn{1, 1};
+  const bool decides = spec.use_seedable_sampler &&
+                       parse_torch_version(spec.accelerate).value_or(kNewestLibrary) >= kHandsItOn;
+  return decides ? set_plan_value(*find_plan_key("seed").value(), std::move(value), spec) : Status();
+}
+
 // WebDataset's list of shards, which shuffles itself if it gets a seed.
 bool is_shard_list(std::string sampler) {
   std::ranges::transform(sampler, sampler.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -384,11 +396,16 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   GivenKeys given;
   PlanPairs arguments;
   PlanPairs words_of_samplers;
+  std::vector<std::string> data_seeds;
   bool shard_list = false;
   for (size_t i = 0; i < pairs.size(); ++i) {
     auto [name, value] = std::move(pairs[i]);
     // TFRecordDataset then reads one file after the other, which is no interleave().
     if (name == "num_parallel_reads" && value == "None") continue;
+    if (name == "data_seed" && value != "None") {
+      data_seeds.push_back(std::move(value));
+      continue;
+    }
     name = canonical_plan_key(std::move(name));
     shard_list |= name == "sampler" && is_shard_list(value);
     // format=list=FILE and sampler=list=FILE are short for format=list list=FILE.
@@ -409,6 +426,9 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   for (const auto& [name, value] : words_of_samplers) {
     const std::string key = key_of_word(name, spec.sampler);
     if (Status status = set_pair(key, value, spec, given); !status) return status.error();
+  }
+  for (std::string& value : data_seeds) {
+    if (Status status = set_data_seed(std::move(value), spec, given); !status) return status.error();
   }
   if (shard_list && !spec.seed.empty() && spec.method.empty()) spec.method = "shuffle";
   if (spec.sampler == "torch.subset" && spec.indices.empty() && !spec.list_numbers_samples())

@@ -127,6 +127,25 @@ TEST_CASE("the names that other frameworks have are taken") {
         parsed("sampler=megatron.random n=100"));
 }
 
+TEST_CASE("Trainer's sampler has a seed of its own") {
+  const PlanSpec wanted = parsed("sampler=accelerate seed=7");
+  for (const char* seeds :
+       {"seed=42 data_seed=7", "data_seed=7 seed=42", "data_seed=7", "seed=7 data_seed=None",
+        "data_seed=None seed=7", "seed=42 data_seed=7 accelerate=1.1"}) {
+    INFO(seeds);
+    PlanSpec made = parsed(std::string("sampler=Trainer ") + seeds);
+    made.accelerate.clear();
+    CHECK(made == wanted);
+    CHECK(parsed(std::string(seeds) + " sampler=Trainer").seed == "7");
+  }
+  // Where it does not reach the loader.
+  CHECK(parsed("sampler=Trainer seed=42 data_seed=7 use_seedable_sampler=False").seed == "42");
+  CHECK(parsed("sampler=Trainer seed=42 data_seed=7 accelerate=1.0.1").seed == "42");
+  CHECK_THAT(refusal("sampler=Trainer seed=42 data_seed=7 data_seed=8"), Contains("given twice"));
+  CHECK_THAT(refusal("sampler=Trainer seed=42 data_seed=seven"), Contains("seven"));
+  CHECK_THAT(refusal("sampler=RandomSampler seed=42 data_seed=7"), Contains("given twice"));
+}
+
 TEST_CASE("samplers have the names of their modules") {
   const auto same = [](const std::string& name, const std::string& canonical) {
     INFO(name);
