@@ -37,11 +37,21 @@ bool is_any_flag(const std::string& value) {
 bool is_number(const std::string& value) {
   return parse_whole<uint64_t>(value).has_value();
 }
+// Also with a fraction, or a unit such as 100gb.
+bool is_amount(const std::string& value) {
+  return !value.empty() && value[0] >= '0' && value[0] <= '9';
+}
+bool is_any(const std::string&) {
+  return true;
+}
 bool is_zero(const std::string& value) {
   return value == "0" || value == "0.0";
 }
 bool is_one(const std::string& value) {
   return value == "1" || value == "1.0";
+}
+bool is_size_or_none(const std::string& value) {
+  return is_number(value) || value == "-1";
 }
 bool is_parallelism(const std::string& value) {
   return is_number(value) || value == "-1" || value == "AUTOTUNE" || value == "tf.data.AUTOTUNE";
@@ -109,6 +119,10 @@ constexpr Argument kArguments[] = {
      "workers then live on from pass to pass, each of which is an epoch of the plan; want "
      "persistent_workers=true instead"},
     {"empty_check", "webdataset", is_any_flag, "want true or false"},
+    {"bufsize", "webdataset", is_number, "want a number of bytes"},
+    // Shards that have a path are not cached: src/webdataset/cache.py (get_file).
+    {"cache_dir", "webdataset", is_any, ""},
+    {"cache_size", "webdataset", is_size_or_none, "want a number of bytes, or -1"},
     {"deterministic", "tf.", is_true,
      "the order of elements then depends on timing and cannot be predicted; want deterministic=True"},
     {"num_parallel_calls", "tf.", is_parallelism, "want a number or AUTOTUNE"},
@@ -130,12 +144,20 @@ constexpr Argument kArguments[] = {
     {"local", "streaming", never, kFolders},
     {"remote", "streaming", never, kFolders},
     {"download_retry", "streaming", is_number, "want a number"},
+    {"download_timeout", "streaming", is_amount, "want a number of seconds"},
     {"keep_zip", "streaming", is_any_flag, "want true or false"},
+    // Of copies, which are checked when they are made: streaming/base/stream.py (_prepare_shard_part).
+    {"validate_hash", "streaming", is_any, ""},
+    // Copies that are dropped for it and made again come after those that are planned.
+    {"cache_limit", "streaming", is_amount, "want a number of bytes, or text such as 100gb"},
+    {"allow_unsafe_types", "streaming", is_any_flag, "want true or false"},
     {"worker_buffer_size", "grain", is_number, "want a number of batches"},
     {"group_by_length", "accelerate", is_false,
      "samples are then sorted by their lengths, which clairfs does not know; plan the loader with "
      "clairfs.register()"},
     {"use_distributed_sampler", "lightning", is_true,
+     "Lightning then replaces no sampler; want the loader's own"},
+    {"replace_sampler_ddp", "lightning", is_true,
      "Lightning then replaces no sampler; want the loader's own"},
     {"overfit_batches", "lightning", is_zero,
      "the same few batches then come each epoch; record their order and give it with sampler=list list=FILE"},
@@ -145,11 +167,16 @@ constexpr Argument kArguments[] = {
     {"prefetch_queue_depth", "dali", is_number, "want a number of batches"},
     {"read_ahead", "dali", is_any_flag, "want true or false"},
     {"dont_use_mmap", "dali", is_any_flag, "want true or false"},
+    // The last sample again, which is not read again: dali/operators/reader/loader/loader.h (ReadOne).
+    {"pad_last_batch", "dali", is_any_flag, "want true or false"},
+    {"lazy_init", "dali", is_any_flag, "want true or false"},
+    {"skip_cached_images", "dali", is_false,
+     "images that the decoder has in its cache are then not read, and which these are cannot be predicted"},
 };
 
 // None is False to the framework, or no split: not the same as none at all.
 constexpr std::string_view kNoneMatters[] = {"in_order", "nodesplitter", "workersplitter",
-                                             "use_distributed_sampler"};
+                                             "use_distributed_sampler", "replace_sampler_ddp"};
 
 bool is_not_given(std::string_view name, const std::string& value) {
   return value == "None" && std::ranges::find(kNoneMatters, name) == std::end(kNoneMatters);

@@ -127,6 +127,22 @@ TEST_CASE("the names that other frameworks have are taken") {
         parsed("sampler=megatron.random n=100"));
 }
 
+TEST_CASE("arguments that only say how bytes are fetched have no effect") {
+  CHECK(parsed("sampler=StreamingDataset cache_limit=100gb download_timeout=60.0 validate_hash=sha1 "
+               "allow_unsafe_types=True") == parsed("sampler=streaming"));
+  CHECK(parsed("sampler=StreamingDataset cache_limit=None validate_hash=None") ==
+        parsed("sampler=streaming"));
+  CHECK(parsed("sampler=dali pad_last_batch=True lazy_init=True skip_cached_images=False") ==
+        parsed("sampler=dali"));
+  CHECK(parsed("sampler=webdataset bufsize=8192 cache_dir=/tmp/x cache_size=-1") ==
+        parsed("sampler=webdataset"));
+  CHECK(parsed("sampler=pytorch_lightning replace_sampler_ddp=True") == parsed("sampler=lightning"));
+  CHECK_THAT(refusal("sampler=dali skip_cached_images=True"), Contains("cannot be predicted"));
+  CHECK_THAT(refusal("sampler=streaming cache_limit=little"), Contains("100gb"));
+  CHECK_THAT(refusal("sampler=webdataset bufsize=large"), Contains("number of bytes"));
+  CHECK_THAT(refusal("seed=1 cache_limit=100gb"), Contains("belongs to sampler=streaming"));
+}
+
 TEST_CASE("Trainer's sampler has a seed of its own") {
   const PlanSpec wanted = parsed("sampler=accelerate seed=7");
   for (const char* seeds :
