@@ -11,10 +11,10 @@ declare -A groups=(
            libcli11-dev libspdlog-dev nlohmann-json3-dev catch2"
   # CPack asks dpkg-shlibdeps which packages the program needs, and file which files are programs.
   [package]="dpkg-dev file"
-  # tcl reads the environment-module file; attr has setfattr; bindfs is what the benchmarks compare with; slurmctld and what follows are a
+  # tcl reads the environment-module file; attr has setfattr; zstd packs shards; bindfs is what the benchmarks compare with; slurmctld and what follows are a
   # Slurm; the last line is for the package, the manuals and the completions.
   [test]="python3 python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml
-          python3-numpy python3-lmdb python3-h5py python3-torch python3-torchvision openclipart-png attr bindfs glusterfs-server glusterfs-client iproute2
+          python3-numpy python3-lmdb python3-h5py python3-torch python3-torchvision openclipart-png attr zstd bindfs glusterfs-server glusterfs-client iproute2
           openssh-client openssh-server
           slurmctld slurmd slurm-client munge
           dpkg-dev file lintian groff-base tcl zsh fish"

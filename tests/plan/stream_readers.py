@@ -1,6 +1,7 @@
 """How loaders read a shard from front to back: generators of the bytes that they deliver, a piece at a time. As a program
 it is a worker of a loader: it reads the shards that it is given, and prints a checksum of each."""
 
+import gzip
 import hashlib
 import itertools
 import mmap
@@ -52,6 +53,36 @@ def zipped(path):
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             yield archive.read(name)
+
+
+def parquet(path):
+    """apache/arrow, cpp/src/parquet/file_reader.cc (ParseMetaData): the last 64 KiB first, in which the footer is; then column
+    by column of each row group, of which each is one read (Rowgroup::GetColumnPageReader). The footer here has the columns'
+    places as text: whoever reads the file as a stream looks at no byte of it."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        size = os.fstat(fd).st_size
+        end = os.pread(fd, 64 << 10, max(size - (64 << 10), 0))
+        (length,) = struct.unpack("<I", end[-8:-4])
+        assert end[-4:] == b"PAR1"
+        for place in end[-8 - length : -8].split():
+            offset, count = map(int, place.split(b"+"))
+            yield os.pread(fd, count, offset)
+    finally:
+        os.close(fd)
+
+
+def jsonl(path):
+    """huggingface/datasets, src/datasets/packaged_modules/json/json.py (_generate_tables): 10 MiB and the rest of a line."""
+    with open(path, "rb") as file:
+        while batch := file.read(10 << 20):
+            yield batch + file.readline()
+
+
+def jsonlgz(path):
+    """A line at a time of a compressed file, as allenai/c4 is: Python's gzip."""
+    with gzip.open(path, "rb") as file:
+        yield from file
 
 
 class Buffered:

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import itertools
 import json
+import os
 import random
 import shutil
 import struct
@@ -38,6 +39,17 @@ def write_shards(folder, size, counts=SHARDS):
                       "raw_data": {"basename": name, "bytes": int(ends[-1]), "hashes": {}}})
     (folder / "index.json").write_text(json.dumps({"version": 2, "shards": index}))
     return shards
+
+
+def compress_shards(folder):
+    """As MDSWriter does with compression="zstd" (streaming/base/format/base/writer.py): no raw shard stays."""
+    index = json.loads((folder / "index.json").read_text())
+    for shard in index["shards"]:
+        raw = folder / shard["raw_data"]["basename"]
+        subprocess.run(["zstd", "-q", "-1", "--rm", raw, "-o", f"{raw}.zstd"], check=True, timeout=60)
+        size = os.stat(f"{raw}.zstd").st_size
+        shard |= {"compression": "zstd", "zip_data": {"basename": f"{raw.name}.zstd", "bytes": size, "hashes": {}}}
+    (folder / "index.json").write_text(json.dumps(index))
 
 
 def order_of(algorithm, epoch, counts=SHARDS):
@@ -181,8 +193,8 @@ class Copies:
     """StreamingDataset with remote= on the mount: prepare_shard(), _prepare_thread() and the loop that yields
     (streaming/base/dataset.py), of one worker each, which share the states of shards."""
 
-    def __init__(self, remote, local, counts):
-        self.remote, self.local = remote, local
+    def __init__(self, remote, local, counts, ending=""):
+        self.remote, self.local, self.ending = remote, local, ending
         self.shard_of = [shard for shard, count in enumerate(counts) for _ in range(count)]
         self.changed = threading.Condition()
         self.states = ["remote"] * len(counts)
@@ -194,9 +206,12 @@ class Copies:
                 return
             self.states[shard] = "preparing"
             self.order.append(shard)
-        name = f"shard.{shard:05}.mds"
+        name = f"shard.{shard:05}.mds{self.ending}"
         shutil.copy(self.remote / name, self.local / (name + ".tmp"))
         (self.local / (name + ".tmp")).rename(self.local / name)
+        if self.ending:  # Stream._decompress_shard_part (streaming/base/stream.py)
+            raw = self.local / f"shard.{shard:05}.mds"
+            subprocess.run(["zstd", "-dq", "--rm", self.local / name, "-o", raw], check=True, timeout=60)
         with self.changed:
             self.states[shard] = "local"
             self.changed.notify_all()
@@ -211,31 +226,35 @@ class Copies:
                 yielded += 1
 
 
-@pytest.mark.parametrize(("algorithm", "workers"), [("py1s", 1), ("py1s", 4), ("py1e", 4), ("naive", 4)])
-def test_copies_of_shards_are_planned(tmp, algorithm, workers):
-    """naive: each batch needs most shards, which are copied at once by all workers."""
+@pytest.mark.parametrize(("algorithm", "workers", "ending"), [
+    ("py1s", 1, ""), ("py1s", 4, ""), ("py1e", 4, ""), ("naive", 4, ""), ("py1s", 1, ".zstd"), ("py1e", 4, ".zstd"),
+])  # fmt: skip
+def test_copies_of_shards_are_planned(tmp, algorithm, workers, ending):
+    """naive: each batch needs most shards, which are copied at once by all workers. Shards that are compressed are copied as
+    they are."""
     counts, batch = [150 + i for i in range(24)], 8
     (tmp / "src").mkdir()
     (tmp / "local").mkdir()
     write_shards(tmp / "src", 20_000, counts)
-    total = sum(path.stat().st_size for path in (tmp / "src").glob("*.mds"))
+    raw = {path.name: path.read_bytes() for path in (tmp / "src").glob("*.mds")}
+    if ending:
+        compress_shards(tmp / "src")
+    total = sum(path.stat().st_size for path in (tmp / "src").glob(f"*.mds{ending}"))
     order = order_of(algorithm, 0, counts)
     batches = [order[first : first + batch] for first in range(0, len(order), batch)]
     with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
         pfs.path, "--ram", 2 * total, "--staging", "16M", "--chunk", "1M"
     ) as mount:
-        register(mount, f"format=shards file=*.mds sampler=StreamingDataset shard_sizes={tmp / 'src/index.json'} "
+        register(mount, f"format=shards file=*.mds{ending} sampler=StreamingDataset shard_sizes={tmp / 'src/index.json'} "
                         f"shuffle_algo={algorithm} shuffle_seed={SEED} num_canonical_nodes=1 batch_size={batch} "
                         f"num_workers={workers}")  # fmt: skip
-        copies = Copies(mount.path, tmp / "local", counts)
+        copies = Copies(mount.path, tmp / "local", counts, ending)
         mine = [[i for b in batches[w::workers] for i in b] for w in range(workers)]
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             list(pool.map(copies.work, mine, [8 * batch] * workers))
         state, read = plan(mount), pfs.counters()["bytes"]
     print(algorithm, workers, read / total, copies.order, state)
-    for number in range(len(counts)):
-        name = f"shard.{number:05}.mds"
-        assert (tmp / "local" / name).read_bytes() == (tmp / "src" / name).read_bytes()
+    assert {path.name: path.read_bytes() for path in (tmp / "local").iterdir()} == raw
     assert (state["suspensions"], state["shards"]) == (0, len(counts)), state
     assert state["in_order"] > 0, state
     assert read == total
