@@ -106,6 +106,17 @@ def row(i):
     with open(root + "/train.tfrecord", "rb", buffering=0) as file:
         return os.pread(file.fileno(), {ROW}, 12 + i * ({ROW} + 16))
 """
+INTERLEAVED = """
+import stream_readers
+def interleaved(files):  # tensorflow, core/kernels/data/interleave_dataset_op.cc: a record of each of two in turn
+    slots, files = [None, None], iter(files)
+    while True:
+        for i in range(2):
+            if slots[i] is None or next(slots[i], None) is None:
+                file = next(files, None)
+                slots[i] = file if file is None else stream_readers.tfrecord(f"{root}/tfrecords/{file}.tfrecord")
+        if slots == [None, None]: break
+"""
 SCRIPTS = {
     "DistributedSampler(dataset, seed=42) and set_epoch(), two": "train(distributed(images()))",
     "The same, but set_epoch() is not called": "train(distributed(images()), set_epoch=False)",
@@ -233,22 +244,23 @@ class Shards(torch.utils.data.IterableDataset):
 for epoch in range(3):
     assert sum(len(batch) for batch in DataLoader(Shards(), batch_size=16, num_workers=2)) == 40
 """,
-    "TFRecordDataset in interleave": """
-import stream_readers
+    "TFRecordDataset in interleave": INTERLEAVED + """
 for files in ((1, 4, 0, 6, 5, 2, 3, 7), (3, 2, 4, 5, 1, 7, 6, 0), (0, 1, 3, 5, 2, 7, 6, 4)):  # as TensorFlow shuffles
-    slots, files = [None, None], iter(files)
-    while True:
-        for i in range(2):  # core/kernels/data/interleave_dataset_op.cc: a record of each in turn
-            if slots[i] is None or next(slots[i], None) is None:
-                file = next(files, None)
-                slots[i] = file if file is None else stream_readers.tfrecord(f"{root}/tfrecords/{file}.tfrecord")
-        if slots == [None, None]: break
+    interleaved(files)
 """,
     "TFRecordDataset(files)": """
 import stream_readers
 for epoch in range(3):
     for file in range(8):
         for record in stream_readers.tfrecord(f"{root}/tfrecords/{file}.tfrecord"): pass
+""",
+    "TFRecordDataset(files, num": INTERLEAVED + "for epoch in range(3): interleaved(range(8))",
+    "DALI's fn.readers.tfrecord(..., random_shuffle=True, dont_use_mmap=True), two": PACKED + """
+for epoch in range(3):  # dali/operators/reader/loader/loader.cc (start_index)
+    shard = (rank + epoch) % 2
+    for n in range(200):
+        if n % 16 == 0: torch.distributed.all_reduce(torch.ones(1))
+        row(400 * shard // 2 + n)
 """,
     "Any shards": """
 for epoch in range(3):
