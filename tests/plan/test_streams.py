@@ -415,15 +415,20 @@ def interleaved(read, paths, cycle, hashed, ahead=0):
             return
 
 
-@pytest.mark.parametrize("parallel", [False, True])
-@pytest.mark.parametrize(("cycle", "mean"), [(4, 6 * MIB), (16, 3 * MIB)])
-def test_shards_that_are_interleaved(tmp, cycle, mean, parallel):
-    """tf.data's list_files(seed) and interleave(): the streams are one order, in which they drift apart. With parallel calls
-    twice as many shards are begun before their turn."""
+LIST_FILES = "sampler=tf.list_files seed=9"
+
+
+@pytest.mark.parametrize(("cycle", "mean", "sampler", "parallel"), [
+    (4, 6 * MIB, LIST_FILES, False), (16, 3 * MIB, LIST_FILES, False), (4, 6 * MIB, LIST_FILES, True),
+    (16, 3 * MIB, LIST_FILES, True), (4, 6 * MIB, "sampler=python.random seed=9 reseed=epoch", False),
+])  # fmt: skip
+def test_shards_that_are_interleaved(tmp, cycle, mean, sampler, parallel):
+    """tf.data's interleave() over list_files(seed), or over a list that the script has shuffled: the streams are one order, in
+    which they drift apart. With parallel calls twice as many shards are begun before their turn."""
     names = make_shards(tmp / "src", "tfrecord", 32, mean)
     total = bytes_of(tmp / "src")
     expected = {name: digest("tfrecord", tmp / "src" / name) for name in names}
-    plan_text = f"format=tfrecord sampler=tf.list_files seed=9 cycle_length={cycle} epochs=3"
+    plan_text = f"format=tfrecord {sampler} cycle_length={cycle} epochs=3"
     plan_text += " num_parallel_calls=AUTOTUNE" if parallel else ""
     with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
         pfs.path, "--ram", f"{2 * total // MIB}M", "--staging", "32M", "--chunk", "1M"
