@@ -30,7 +30,8 @@ constexpr size_t slot(Tier tier) {
 
 }  // namespace
 
-NextUsePolicy::NextUsePolicy(const Catalog& catalog) : catalog_(catalog), resident_(catalog.chunk_count()) {}
+NextUsePolicy::NextUsePolicy(const Catalog& catalog)
+    : catalog_(catalog), spread_(catalog.chunk_count()), resident_(catalog.chunk_count()) {}
 
 // Ranks and epochs of one plan have the index in common.
 std::shared_ptr<const SharedChunks> NextUsePolicy::shared_chunks(const Timeline& timeline) const {
@@ -52,8 +53,14 @@ void NextUsePolicy::set_timeline(OrderId order, Timeline timeline, uint64_t stag
   plan.shared = std::move(shared);
   plan.timeline = std::move(timeline);
   plan.staged = staged;
-  plan.cursor.fill(plan.timeline.empty() ? 0 : plan.timeline.end());
+  reset_cursors(plan);
   if (added) look_anew();
+}
+
+void NextUsePolicy::reset_cursors(Plan& plan) const {
+  std::vector<uint64_t> ends;
+  for (const auto& epoch : plan.timeline.epochs()) ends.push_back(slots(*epoch));
+  plan.cursors.fill(ends);
 }
 
 // The plans are others than before: any resident chunk may be without a use, and any cursor may have passed
@@ -62,7 +69,7 @@ void NextUsePolicy::look_anew() {
   for (const Tier tier : {Tier::ram, Tier::nvme}) {
     for (const ChunkId chunk : list_residents(tier)) list_useless(chunk, tier);
   }
-  for (auto& [order, plan] : plans_) plan.cursor.fill(plan.timeline.empty() ? 0 : plan.timeline.end());
+  for (auto& [order, plan] : plans_) reset_cursors(plan);
 }
 
 void NextUsePolicy::set_staged(OrderId order, uint64_t staged) {
@@ -98,9 +105,23 @@ void NextUsePolicy::set_in_page_cache(ChunkId chunk, bool there) {
   }
 }
 
-double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
-  const uint64_t epoch = std::max<uint64_t>(plan.timeline.last_length(), 1);
-  return static_cast<double>(position - plan.staged) / static_cast<double>(epoch);
+// How many candidates of an epoch there can be, in the order of slot_of().
+uint64_t NextUsePolicy::slots(const PlannedEpoch& epoch) const {
+  return epoch.uses_once ? spread_.count() : epoch.length();
+}
+
+// Where a chunk that is used at `position` comes among those of the epoch: the last makes room first.
+uint64_t NextUsePolicy::slot_of(const PlannedEpoch& epoch, ChunkId chunk, uint64_t position) const {
+  return epoch.uses_once ? spread_.rank(chunk) : position - epoch.base;
+}
+
+// Whole epochs from `staged` to the one that uses the chunk at `position`, and its place within that.
+double NextUsePolicy::distance(const Plan& plan, ChunkId chunk, uint64_t position) const {
+  const PlannedEpoch& epoch = plan.timeline.epoch(plan.timeline.position_of(position).epoch);
+  const uint64_t staged = std::max(plan.staged, plan.timeline.begin());
+  const uint64_t epochs = epoch.epoch().value - plan.timeline.position_of(staged).epoch.value;
+  const auto place = static_cast<double>(slot_of(epoch, chunk, position));
+  return static_cast<double>(epochs) + place / static_cast<double>(slots(epoch));
 }
 
 // Epochs until the next use by any plan but `served`; nothing if no plan will use it as far as is known. A
@@ -116,9 +137,9 @@ std::optional<double> NextUsePolicy::distance_of(ChunkId chunk, const Use& serve
     const auto use =
         plan.timeline.next_use(chunk, uses_it ? std::max(plan.staged, served.position + 1) : plan.staged);
     if (use) {
-      add(distance(plan, *use));
+      add(distance(plan, chunk, *use));
     } else if (uses_it && !plan.timeline.complete()) {
-      add(distance(plan, used) + 1);
+      add(distance(plan, chunk, used) + 1);
     }
   }
   return least;
@@ -166,7 +187,9 @@ void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) const {
     const auto use = plan.timeline.next_use(chunk, plan.staged);
     if (!use) continue;
     used = true;
-    plan.cursor[slot(tier)] = std::max(plan.cursor[slot(tier)], *use + 1);
+    const Epoch number = plan.timeline.position_of(*use).epoch;
+    uint64_t& cursor = plan.cursors[slot(tier)][number.value - plan.timeline.first().value];
+    cursor = std::max(cursor, slot_of(plan.timeline.epoch(number), chunk, *use) + 1);
   }
   if (!used) list_useless(chunk, tier);
 }
@@ -204,26 +227,44 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const 
   return found;
 }
 
+// Of the samples or chunks at a slot: the one that makes room first, if its next use is in this epoch.
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::candidate_at(const Plan& plan,
+                                                                    const PlannedEpoch& epoch, uint64_t slot,
+                                                                    Tier tier) const {
+  std::optional<Candidate> found;
+  const auto look_at = [&](ChunkId chunk) {
+    mutex_.assert_held();
+    if ((resident_[chunk.index()] & bit(tier)) == 0 || shared(chunk)) return;
+    const auto use = plan.timeline.next_use(chunk, plan.staged);
+    if (!use || *use < epoch.base || *use >= epoch.end() || slot_of(epoch, chunk, *use) != slot) return;
+    const auto least = distance_of(chunk);
+    if (!least || *least < distance(plan, chunk, *use))
+      return;  // another plan uses it sooner, and its cursor will find it
+    if (!found || *least > found->distance) found = Candidate{chunk, tier, *least};
+  };
+  if (epoch.uses_once) {
+    look_at(spread_.at(static_cast<uint32_t>(slot)));
+  } else {
+    const auto sample = epoch.sequence->sample_at(static_cast<uint32_t>(slot));
+    for_each_chunk(plan.timeline.index(), catalog_, sample, look_at);
+  }
+  return found;
+}
+
 std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier tier) const {
-  if (plan.timeline.empty()) return std::nullopt;
-  uint64_t& cursor = plan.cursor[slot(tier)];
+  const auto& epochs = plan.timeline.epochs();
   // A plan of records may have millions of positions and hardly a chunk that is not shared: the rest is for
   // the next call.
-  const uint64_t until = plan.shared && cursor > kFewPositions ? cursor - kFewPositions : 0;
-  for (; cursor > std::max(plan.staged, until); --cursor) {
-    const uint64_t position = cursor - 1;
-    if (position < plan.timeline.begin()) break;
-    std::optional<Candidate> found;
-    for_each_chunk(plan.timeline.index(), catalog_, plan.timeline.sample_at(position), [&](ChunkId chunk) {
-      mutex_.assert_held();
-      if ((resident_[chunk.index()] & bit(tier)) == 0 || shared(chunk)) return;
-      if (plan.timeline.next_use(chunk, plan.staged) != position) return;
-      const auto least = distance_of(chunk);
-      if (!least || *least < distance(plan, position))
-        return;  // another plan uses it sooner, and its cursor will find it
-      if (!found || *least > found->distance) found = Candidate{chunk, tier, *least};
-    });
-    if (found) return found;
+  uint64_t steps = plan.shared ? kFewPositions : std::numeric_limits<uint64_t>::max();
+  for (size_t e = epochs.size(); e-- > 0;) {
+    const PlannedEpoch& epoch = *epochs[e];
+    if (epoch.end() <= plan.staged) break;
+    const uint64_t passed = epoch.uses_once ? 0 : std::max(plan.staged, epoch.base) - epoch.base;
+    for (uint64_t& cursor = plan.cursors[slot(tier)][e]; cursor > passed; --cursor, --steps) {
+      if (steps == 0) return std::nullopt;
+      const auto found = candidate_at(plan, epoch, cursor - 1, tier);
+      if (found) return found;
+    }
   }
   return std::nullopt;
 }
@@ -234,9 +275,6 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier, doubl
   if (own_distance == kBeforeNever) return std::nullopt;
   std::optional<Candidate> best;
   for (auto& [order, plan] : plans_) {
-    // Nothing of it is used later than where its cursor is.
-    const uint64_t cursor = plan.cursor[slot(tier)];
-    if (best && cursor > plan.staged && distance(plan, cursor - 1) <= best->distance) continue;
     const auto candidate = farthest(plan, tier);
     if (candidate && (!best || candidate->distance > best->distance)) best = candidate;
   }

@@ -4,6 +4,25 @@
 #include <utility>
 
 namespace clairfs {
+namespace {
+
+// One position of so many may be a sample's second: a DistributedSampler pads with fewer, and of draws with
+// replacement, as many as there are samples, more than every third is.
+constexpr size_t kRepeated = 16;
+
+// Positions that are looked at: enough to tell those two apart.
+constexpr size_t kLookedAt = 1 << 16;
+
+bool hardly_repeats(const SequencePositions& positions) {
+  const auto samples = positions.sequence().samples();
+  const auto by_sample = positions.by_sample();
+  const size_t n = std::min(by_sample.size(), kLookedAt);
+  size_t repeated = 0;
+  for (size_t i = 1; i < n; ++i) repeated += samples[by_sample[i]] == samples[by_sample[i - 1]];
+  return repeated * kRepeated <= n;
+}
+
+}  // namespace
 
 PlannedEpoch PlannedEpoch::make(std::shared_ptr<const EpochSequence> sequence,
                                 std::shared_ptr<const ChunkSamples> samples, const SampleIndex& index,
@@ -11,6 +30,7 @@ PlannedEpoch PlannedEpoch::make(std::shared_ptr<const EpochSequence> sequence,
   PlannedEpoch planned;
   planned.sequence = std::move(sequence);
   planned.positions = std::make_shared<const SequencePositions>(planned.sequence);
+  planned.uses_once = hardly_repeats(*planned.positions);
   planned.uses = std::make_shared<const EpochUses>(planned.positions, std::move(samples), index, catalog);
   return planned;
 }

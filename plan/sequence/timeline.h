@@ -25,6 +25,8 @@ struct PlannedEpoch {
   std::shared_ptr<const EpochSequence> sequence;
   std::shared_ptr<const SequencePositions> positions;
   std::shared_ptr<const EpochUses> uses;
+  /// Hardly any sample comes twice: a shuffle, a part of one or one that is padded, not with replacement.
+  bool uses_once = false;
   uint64_t base = 0;  ///< absolute position of its first sample
 
   uint64_t length() const { return sequence->length(); }
@@ -60,6 +62,7 @@ class Timeline {
   uint64_t last_length() const { return epochs_.back()->length(); }
   /// REQUIRES: first() <= number <= last().
   const PlannedEpoch& epoch(Epoch number) const { return *epochs_[number.value - first().value]; }
+  const std::vector<std::shared_ptr<const PlannedEpoch>>& epochs() const { return epochs_; }
 
   uint64_t memory_bytes() const;
   /// Whether a reader whose next position is this one is in the timeline, or at its end.

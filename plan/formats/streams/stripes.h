@@ -3,7 +3,7 @@
 // ones are as good.
 //
 // A stripe is a chunk of its file, or several where chunks are small. No chunk belongs to two stripes, so
-// that the tiers keep what is used soonest, chunk by chunk, and the source is asked for whole chunks.
+// that the tiers keep what pays, chunk by chunk, and the source is asked for whole chunks.
 #pragma once
 
 #include <memory>
