@@ -21,7 +21,6 @@ import numpy as np
 DEFAULTS = {
     "record": 0,  # bytes of each, where the reader must know
     "header": 0,  # bytes before the first
-    "lock": False,  # LMDB's
     "keys": "%d",  # LMDB's, of a record's number
     "datasets": [],  # HDF5's
     "seed": 0,
@@ -42,12 +41,12 @@ def at(job, i):
     return job["header"] + i * job["record"]
 
 
-def open_lmdb(job, readahead):
+def open_lmdb(job, readahead, lock=False):
     """As ImageFolderLMDB does it, which is where most training code on LMDB comes from."""
     import lmdb
 
     path = job["path"]
-    env = lmdb.open(path, subdir=os.path.isdir(path), readonly=True, lock=job["lock"], readahead=readahead, meminit=False)
+    env = lmdb.open(path, subdir=os.path.isdir(path), readonly=True, lock=lock, readahead=readahead, meminit=False)
 
     def read(i):
         with env.begin(write=False, buffers=True) as txn:
@@ -97,6 +96,7 @@ def open_h5py(job):
 READERS = {
     "h5py": open_h5py,
     "lmdb": lambda job: open_lmdb(job, readahead=False),
+    "lmdb.locks": lambda job: open_lmdb(job, readahead=False, lock=True),
     "lmdb.readahead": lambda job: open_lmdb(job, readahead=True),
     "memmap": open_memmap,
     "mmap": open_mapped,

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from clairmount import binary
+from planning import running
 
 h5py = pytest.importorskip("h5py")
 
@@ -32,7 +33,7 @@ def test_has_no_rights_before_it_sees_a_byte_of_the_file(tmp):
     ours, theirs = socket.socketpair()
     ours.settimeout(PATIENCE)
     size = (tmp / "a.h5").stat().st_size
-    with ours, subprocess.Popen([helper(), str(size), "x"], stdin=theirs, stdout=subprocess.DEVNULL) as process:
+    with ours, theirs, running(subprocess.Popen([helper(), str(size), "x"], stdin=theirs)) as process:
         theirs.close()
         _, length, offset, wanted = READ.unpack(ours.recv(READ.size, socket.MSG_WAITALL))
         assert length == 16 and offset < size and wanted > 0
@@ -40,8 +41,6 @@ def test_has_no_rights_before_it_sees_a_byte_of_the_file(tmp):
         status = (proc / "status").read_text()
         limits = (proc / "limits").read_text()
         files = sorted(os.readlink(link).split(":")[0] for link in (proc / "fd").iterdir())
-        ours.close()
-        process.wait(PATIENCE)
     assert re.search(r"^Seccomp:\s+2$", status, re.M), status
     assert re.search(r"^NoNewPrivs:\s+1$", status, re.M), status
     assert re.search(r"^Max data size +1073741824 +1073741824 ", limits, re.M), limits

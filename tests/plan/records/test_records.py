@@ -84,6 +84,7 @@ def most_from_source(stats, total, size, ram, epochs):
 @pytest.mark.parametrize(("reader", "shuffle", "count", "size"), [
     *[(reader, True, *records) for records in SIZES for reader in READERS],
     *[(reader, False, *SIZES[1]) for reader in READERS],
+    ("lmdb.locks", True, *SIZES[1]),
     # In order the kernel reads ahead, by what kind of access it sees; of small records it brings some with each.
     *[(reader, False, *records) for records in (SIZES[0], SIZES[2]) for reader in ("pread", "lmdb.readahead")],
 ])  # fmt: skip
@@ -134,7 +135,36 @@ def test_pushed_on_an_ordinary_user_s_mount(tmp, reader):
     assert requests_of(stats) <= 1.1 * sentinels + 10 + taken_back(len(order), size) < len(order)
 
 
-@pytest.mark.parametrize(("reader", "workers"), [("memmap", 0), ("memmap", 4), ("lmdb", 0), ("lmdb", 4), ("lmdb.readahead", 4)])
+def test_several_databases_are_one_dataset(tmp):
+    """Records count on from file to file, in the order of the names; an environment each, as a ConcatDataset has them."""
+    parts, records = [], []
+    for number, count in enumerate((300, 1, 500)):
+        folder = tmp / "src" / f"part{number}"
+        folder.mkdir(parents=True)
+        _, job, values = write_lmdb(folder, count, ODD)
+        parts += [(job["path"], number, i) for i in range(count)]
+        records += values
+    text = "format=lmdb file=part*/rows.lmdb keys=decimal " + sampler(True, batch=BATCH, seed=5, epochs=2)
+    order = order_of(text, tmp / "src", 2)
+    assert sorted(order) == sorted(2 * list(range(len(records))))
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "8M") as mount:
+        register(mount, text)
+        reads = [records_job.open_lmdb({**records_job.DEFAULTS, "path": str(mount.path / f"part{n}" / "rows.lmdb")}, False)
+                 for n in range(3)]
+        for n, i in enumerate(order):
+            if n % BATCH == 0:
+                wait_ready(mount, n, len(order), 16)
+            _, part, key = parts[i]
+            assert reads[part](key) == records[i], i
+        wait_finished(mount)
+        stats = mount.stats()
+        del reads
+    assert_followed(stats["plan_list"][0])
+    assert requests_of(stats) <= stats["staging"]["sentinels"] + 20 + taken_back(len(order), ODD)
+
+
+@pytest.mark.parametrize(("reader", "workers"), [("memmap", 0), ("memmap", 4), ("lmdb", 0), ("lmdb", 4), ("lmdb.readahead", 4),
+                                                 ("lmdb.locks", 4)])
 @pytest.mark.parametrize(("count", "size", "staging"), [(2000, SMALL, "2M"), (300, LARGE, "16M")])
 def test_loader_with_workers(tmp, reader, count, size, staging, workers):
     """torch's DataLoader and DistributedSampler; each worker opens the file for itself. No window holds all records."""
