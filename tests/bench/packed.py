@@ -249,6 +249,7 @@ class Tier:
     ram: float
     nvme: float = 0
     chunk: str = "128K"
+    workers: int = 0  # of the reader, as of those without a plan
     most_time: float | None = 1.05
     most_bytes: float | None = 1.01
 
@@ -257,7 +258,7 @@ class Tier:
 
 
 # A little more than S where all is to fit: tiers keep whole chunks.
-TIERS = {"RAM tier 2 S": Tier(2), "RAM tier 1 S": Tier(1.02), "RAM tier 0.5 S": Tier(0.5)}
+TIERS = {"RAM tier 2 S": Tier(2), "RAM tier 1 S": Tier(1.02), "RAM tier 0.5 S": Tier(0.5), "RAM tier 2 S, 4 workers": Tier(2, workers=4)}
 # Rows of a raw file begin anywhere in a chunk: the smaller chunks are, the less of their neighbours the first epoch reads
 # ahead of its turn, which counts most where computing takes as long as reading.
 SMALL = {f"RAM tier 2 S, chunks of {k} KiB": Tier(2, chunk=f"{k}K", most_time=None, most_bytes=None) for k in (64, 32)}
@@ -349,8 +350,7 @@ class Training:
                 self.measure("rclone", served, pfs, found.samples)
 
     def by_clairfs(self, label, tier, samples, plan=True):
-        staging = max(8 * MIB, self.packed.size // 16)
-        options = ["--ram", int(tier.ram * self.packed.size), "--staging", staging, "--page-cache", "0"]
+        options = ["--ram", int(tier.ram * self.packed.size), "--staging", max(8 * MIB, self.packed.size // 16), "--page-cache", "0"]
         options += ["--record-chunk", f"*.bin={tier.chunk}", *([] if plan else ["--infer", "off"])]
         with self.pfs() as pfs, clairmount.tempdir() as disk:
             disk.chmod(0o700)  # the daemon wants it so
@@ -358,8 +358,8 @@ class Training:
                 options += ["--nvme", f"{disk}:{int(tier.nvme * self.packed.size)}"]
             with clairmount.clairfs(pfs.path, *options) as mount:
                 if plan:
-                    register(mount, f"{self.packed.plans['raw']} seed={SEED} batch={self.BATCH} epochs={EPOCHS}")
-                self.measure(label, mount, pfs, samples, drops=not plan)
+                    register(mount, f"{self.packed.plans['raw']} seed={SEED} batch={self.BATCH} workers={tier.workers} epochs={EPOCHS}")
+                self.measure(label, mount, pfs, samples, "--workers", tier.workers, drops=not plan)
                 if plan:
                     samples.add(f"{key(self.speed, label)} suspensions", planned(mount)["suspensions"])
 
