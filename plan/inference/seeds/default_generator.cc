@@ -21,6 +21,9 @@ constexpr uint64_t kBefore = kDrawsOfRandomInt64 + 1;
 constexpr uint32_t kUsualStride = 2 * kDrawsOfRandomInt64;
 constexpr uint32_t kPersistentStride = kDrawsOfRandomInt64;
 
+// The base_seed of a validation loader is drawn as well.
+constexpr uint32_t kStrideWithValidation = kUsualStride + kDrawsOfRandomInt64;
+
 // Small values are all tried: days, years, and what else comes to mind.
 constexpr uint64_t kSmallValues = 4096;
 
@@ -33,10 +36,16 @@ constexpr uint64_t kOutputsAtOnce = 1 << 22;
 // The chance that an output is a given value.
 constexpr double kPerOutput = 1.0 / 4294967296.0;
 
+// The likelier a distance, the fewer others are compared before it, so to speak: the chances of all of them
+// together are what is said of one.
+uint32_t strides_before(uint32_t stride) {
+  if (stride == kUsualStride || stride == kPersistentStride) return 2;
+  return stride == kStrideWithValidation ? 8 : kMostStride;
+}
+
 // The match goes on with the next epoch's seed at this distance.
 GeneratorMatch continued(GeneratorMatch match, uint32_t stride) {
-  const bool usual = stride == kUsualStride || stride == kPersistentStride;
-  if (match.stride == 0) match.chance *= usual ? 2 : kMostStride;
+  if (match.stride == 0) match.chance *= strides_before(stride);
   match.chance *= kPerOutput;
   match.stride = stride;
   return match;
@@ -146,7 +155,7 @@ std::vector<uint32_t> later_seeds(const GeneratorMatch& match, uint32_t stride, 
 std::vector<uint32_t> likely_strides() {
   // Others that draw in each epoch: loaders of a validation set, transforms in the main process.
   constexpr uint32_t kMostLikely = 64;
-  std::vector<uint32_t> strides = {kUsualStride, kPersistentStride, kUsualStride + kDrawsOfRandomInt64};
+  std::vector<uint32_t> strides = {kUsualStride, kPersistentStride, kStrideWithValidation};
   for (uint32_t stride = kPersistentStride; stride <= kMostLikely; ++stride) {
     if (std::find(strides.begin(), strides.end(), stride) == strides.end()) strides.push_back(stride);
   }

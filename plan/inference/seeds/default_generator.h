@@ -11,9 +11,10 @@
 // Being certain: among E outputs a given 32-bit value occurs E / 2^32 times by chance: once in four if 10^9
 // are searched. One epoch's seed therefore only makes suspects, each of which foretells the next epoch's
 // seed. Two epochs' seeds, at a distance of 2 or 4, occur by chance E * 2 / 2^64 times: 10^-10 for E = 10^9.
-// At any distance up to kMostStride it is 2^15 times that, so then three epochs' seeds are needed where E is
-// large. `chance` below says it; certain() compares it with kMostWrongLocks, for each job by itself: the
-// orders of the epochs that were seen are certain without it.
+// At a distance of 6, which a validation loader makes, it is counted as four times that. At any other up to
+// kMostStride it is 2^15 times that, so then three epochs' seeds are needed where E is large. `chance` below
+// says it; certain() compares it with kMostWrongLocks, for each job by itself: the orders of the epochs that
+// were seen are certain without it.
 //
 // Source: torch/utils/data/dataloader.py and sampler.py (1.9 to 2.14).
 #pragma once
