@@ -4,6 +4,10 @@
 #include <map>
 #include <vector>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "plan/inference/search/order_search.h"
 #include "plan/tracking/interleaving.h"
 
 namespace clairfs {
@@ -14,6 +18,13 @@ constexpr uint64_t kPrefetch = 2;
 
 // Opens that make a thread a reader of the order: one may be a stray that lies there by chance.
 constexpr size_t kReads = 2;
+
+// Opens of a rank that show all of its workers.
+constexpr uint64_t kDealt = 48;
+
+bool is_alive(uint32_t thread) {
+  return thread != 0 && ::access(fmt::format("/proc/{}", thread).c_str(), F_OK) == 0;
+}
 
 struct ThreadOpens {
   size_t first = 0;  // of all opens
@@ -67,6 +78,17 @@ Dealing find_dealing(std::span<const Placed> opens, uint32_t ranks, const Fit& f
   const uint64_t seen = (uint64_t{fit.spread} + ranks - 1) / ranks;
   if (steps * dealing.batch < seen) dealing.batch = (2 * seen + steps - 1) / steps;
   return dealing;
+}
+
+uint64_t enough_opens(uint64_t ranks, uint64_t length) {
+  return std::min<uint64_t>({kDealt * ranks, length / 4, OrderSearch::kMostOpens / 4 * 3});
+}
+
+bool add_dealing(PlanSpec& plan, std::span<const Placed> opens, const Fit& fit) {
+  const Dealing dealing = find_dealing(opens, static_cast<uint32_t>(plan.ranks_per_node), fit, is_alive);
+  plan.batch = dealing.batch;
+  plan.workers = dealing.workers;
+  return opens.size() >= enough_opens(plan.ranks_per_node, fit.length);
 }
 
 }  // namespace clairfs

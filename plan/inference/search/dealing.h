@@ -11,6 +11,7 @@
 #include <span>
 
 #include "plan/inference/chance/fit.h"
+#include "plan/spec/plan_spec.h"
 
 namespace clairfs {
 
@@ -26,5 +27,12 @@ struct Dealing {
 /// covers what was seen. `alive` tells whether a thread is still there.
 Dealing find_dealing(std::span<const Placed> opens, uint32_t ranks, const Fit& fit,
                      const std::function<bool(uint32_t thread)>& alive);
+
+/// Opens that show the workers of an order of that length: a few may be those of a few workers. Of 64 ranks
+/// no look has as many, and some are strays or repeated.
+uint64_t enough_opens(uint64_t ranks, uint64_t length);
+
+/// Adds workers and batch to a plan of all the ranks that are here; false if more must be seen of them.
+bool add_dealing(PlanSpec& plan, std::span<const Placed> opens, const Fit& fit);
 
 }  // namespace clairfs

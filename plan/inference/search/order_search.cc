@@ -11,9 +11,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include "plan/inference/search/candidates.h"
 #include "plan/inference/search/dealing.h"
 #include "plan/inference/seeds/default_generator.h"
@@ -45,12 +42,6 @@ constexpr uint64_t kMostOfUsualSeeds = uint64_t{1} << 31;
 // See evidence_of().
 constexpr double kViews = 3;
 
-// Added to the number of an epoch: it is another reader's.
-constexpr uint32_t kElsewhere = 1000;
-
-// Opens of a rank that show all of its workers.
-constexpr uint64_t kDealt = 48;
-
 // Jobs up to that size, and groups of ranks in them: the sum of the divisors of all numbers up to 1024.
 constexpr double kJobs = 1 << 20;
 
@@ -58,24 +49,6 @@ double cpu_seconds() {
   timespec now = {};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-bool is_alive(uint32_t thread) {
-  return thread != 0 && ::access(fmt::format("/proc/{}", thread).c_str(), F_OK) == 0;
-}
-
-// Opens that show the workers of an order of that length: a few may be those of a few workers. Of 64 ranks no
-// look has as many, and some are strays or repeated.
-uint64_t enough_opens(uint64_t ranks, uint64_t length) {
-  return std::min<uint64_t>({kDealt * ranks, length / 4, OrderSearch::kMostOpens / 4 * 3});
-}
-
-// Adds workers and batch; false if more must be seen of them.
-bool add_dealing(PlanSpec& plan, std::span<const Placed> opens, const Fit& fit) {
-  const Dealing dealing = find_dealing(opens, static_cast<uint32_t>(plan.ranks_per_node), fit, is_alive);
-  plan.batch = dealing.batch;
-  plan.workers = dealing.workers;
-  return opens.size() >= enough_opens(plan.ranks_per_node, fit.length);
 }
 
 FileId common_folder(const Catalog& catalog, FileId a, FileId b) {
@@ -114,7 +87,7 @@ void OrderSearch::search_all_shuffles() {
   shuffle_options_.core_seconds = kAllSeedsSeconds;
   most_in_vain_ = kMostOfAllSeeds;
   efforts_.clear();
-  followed_.reset();
+  shuffles_.clear();
 }
 
 bool OrderSearch::over() const {
@@ -365,15 +338,12 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   const double begun = cpu_seconds();
   if (which == Which::likely || which == Which::any) {
     if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens, facts)) return found;
+    if (auto found = try_next_shuffles(opens)) return found;
   }
   if (effort.used >= core_seconds_ || used_ >= core_seconds_ * kShares) return std::nullopt;
   const size_t all_seeds_at = effort.all_seeds_at;
   const Look look = begin_look(opens, before, which, effort);
   auto found = try_one_by_one(look, facts, before, begun, effort);
-  if (found) effort.shuffles->epoch += kElsewhere;
-  // A reader that was found as one program may be found as everybody in the next epoch.
-  if (look.goes_on_shuffling && followed_ && followed_ != effort.shuffles)
-    effort.shuffles = std::make_shared<ShuffledEpochs>(*followed_);
   if (!found) found = try_many_seeds(look, facts, effort);
   if (!found && (stop_() || awaited_)) {  // given up: the next look begins where this one did
     effort.all_seeds_at =
@@ -449,47 +419,8 @@ std::optional<FoundOrder> OrderSearch::try_plausible(FileId folder, std::span<co
       if (awaited_) return std::nullopt;
       if (!found) continue;
       effort.in_vain = 0;
-      effort.shuffles->epoch += kElsewhere;
       return found;
     }
-  }
-  return std::nullopt;
-}
-
-// Epoch by epoch: what the one before has told foretells the next. An epoch counts once its plan is known.
-std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<const SeenOpen> opens,
-                                                    const ReaderFacts& facts, Effort& effort) {
-  for (const Numbering& numbering : numberings_.of(folder)) {
-    const Evidence evidence = evidence_of(opens, numbering);
-    if (evidence.views.empty()) continue;
-    const uint32_t n = numbering.index->size();
-    if (evidence.samples.size() < enough_opens(1, n)) continue;
-    ShuffledEpochs& shuffles = *effort.shuffles;
-    const uint64_t tested_before = shuffles.search.tested();
-    const auto shuffle = shuffles.search.find({n, evidence.samples, shuffles.epoch, orders_, facts.seeds});
-    const uint64_t tested = shuffles.search.tested() - tested_before;
-    if (!stop_()) effort.in_vain += tested;  // else it was given up for another reader
-    if (shuffle) effort.in_vain = 0;
-    orders_ += static_cast<double>(tested);
-    // Where that is not enough for a mount, which searches many times, the seed is known once more was seen.
-    if (!shuffle || !is_certain(shuffle->log_chance)) continue;
-    PlanSpec plan = shuffle->order;
-    numbering.name_in(plan);
-    plan.world = plan.ranks_per_node = 1;
-    PlanSpec any = plan;
-    any.epochs = any.first_epoch = 0;
-    const auto places =
-        places_of(numbering, evidence, any, Epoch(static_cast<uint32_t>(plan.first_epoch)), NodeId(0));
-    if (!places) continue;
-    const std::vector<Placed> opened = placed(evidence, evidence.views.front(), *places, {});
-    const Fit fit = fit_order(opened, {n, places->length, 1, false, false});
-    if (!fit.explains() || !add_dealing(plan, opened, fit)) continue;
-    FoundOrder found{plan, 0, opened.size(), orders_, shuffle->log_chance};
-    found.threads = threads_of(opened, fit);
-    found.description = shuffle->description;
-    shuffles.epoch += 1;
-    followed_ = effort.shuffles;
-    return found;
   }
   return std::nullopt;
 }

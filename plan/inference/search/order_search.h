@@ -181,18 +181,19 @@ class OrderSearch {
     std::vector<Placed> placed;
   };
 
-  /// A reader's shuffles from epoch to epoch.
+  /// The shuffles of whoever reads in a place, from epoch to epoch, whatever is read elsewhere between them.
   struct ShuffledEpochs {
     ShuffleSearch search;
-    uint32_t epoch = 0;  ///< as `search` counts; what does not follow on is far from it
+    uint64_t batch = 0;    ///< of the loader in the last one that was found; 0: there is none
+    uint64_t workers = 0;  ///< the same
+    uint64_t looked = 0;   ///< at them, the last time
   };
   /// The work done for one reader.
   struct Effort {
-    double used = 0;               ///< CPU seconds
-    size_t look_at = 0;            ///< opens
-    size_t telling_at = SIZE_MAX;  ///< opens
-    size_t all_seeds_at = 0;       ///< opens from which on all seeds are tried
-    std::shared_ptr<ShuffledEpochs> shuffles;
+    double used = 0;                    ///< CPU seconds
+    size_t look_at = 0;                 ///< opens
+    size_t telling_at = SIZE_MAX;       ///< opens
+    size_t all_seeds_at = 0;            ///< opens from which on all seeds are tried
     bool seeds_due = false;             ///< of the last look at other seeds: a million come after it
     bool shuffles_due = false;          ///< and shuffles
     size_t suggestions_at = 0;          ///< opens from which on what was suggested is tried
@@ -211,7 +212,7 @@ class OrderSearch {
     bool suggested = false;          ///< what was suggested is due
     bool all_seeds = false;          ///< seeds are due that few people like
     bool goes_on = false;            ///< what was found before goes through files in turn
-    bool goes_on_shuffling = false;  ///< it shuffles, and tells the shuffle of the next epoch
+    bool goes_on_shuffling = false;  ///< it, or what was found in the same place, shuffles each epoch anew
   };
 
   Effort& effort_of(uint32_t reader);
@@ -259,6 +260,15 @@ class OrderSearch {
                                           const ReaderFacts& facts, Effort& effort);
   std::optional<FoundOrder> try_shuffles(FileId folder, std::span<const SeenOpen> opens,
                                          const ReaderFacts& facts, Effort& effort);
+  /// The next epochs of those that were found, in whatever place.
+  std::optional<FoundOrder> try_next_shuffles(std::span<const SeenOpen> opens);
+  /// `goes_on`: its loader is that of the last epoch. Nothing: more must be seen.
+  std::optional<FoundOrder> plan_shuffle(const Numbering& numbering, const Evidence& evidence,
+                                         const ShuffleSearch::Found& shuffle, ShuffledEpochs& shuffles,
+                                         bool goes_on);
+  ShuffledEpochs& shuffles_in(FileId place);
+  /// Whether so many opens are of a place that they may tell something.
+  bool is_read(FileId place, std::span<const SeenOpen> opens) const;
   /// Opens of samples that were opened before, and the order in which those were.
   struct SecondPass {
     const Numbering* numbering = nullptr;
@@ -281,9 +291,9 @@ class OrderSearch {
   uint64_t suggestions_ = 0;           // since the start
   double orders_ = 0;
   double follow_ons_ = 0;
-  double used_ = 0;                           // CPU seconds, since begin()
-  std::map<uint32_t, Effort> efforts_;        // by reader
-  std::shared_ptr<ShuffledEpochs> followed_;  // of the reader for whom the last shuffle was found
+  double used_ = 0;                            // CPU seconds, since begin()
+  std::map<uint32_t, Effort> efforts_;         // by reader
+  std::map<FileId, ShuffledEpochs> shuffles_;  // by place
   uint64_t looks_ = 0;
   double core_seconds_ = kCoreSeconds;
   double look_ends_ = 0;  // CPU time of the thread

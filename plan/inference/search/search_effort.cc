@@ -35,10 +35,7 @@ OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
     }));
   }
   Effort& effort = efforts_[reader];
-  if (effort.looked == 0) {
-    effort.all_seeds_at = kTelling;
-    effort.shuffles = std::make_shared<ShuffledEpochs>(ShuffledEpochs{ShuffleSearch(shuffle_options_)});
-  }
+  if (effort.looked == 0) effort.all_seeds_at = kTelling;
   effort.looked = ++looks_;
   return effort;
 }
@@ -62,7 +59,9 @@ OrderSearch::Look OrderSearch::begin_look(std::span<const SeenOpen> opens,
   look.later = which == Which::seeds || which == Which::shuffles;
   look.all_seeds = others && look.opens.size() >= effort.all_seeds_at;
   look.goes_on = before && is_sequential_order(before->plan);
-  look.goes_on_shuffling = before && is_of_epoch_seed(before->plan);
+  const auto shuffles = shuffles_.find(folders(look.first_opens, std::nullopt).front());
+  look.goes_on_shuffling = (before && is_of_epoch_seed(before->plan)) ||
+                           (shuffles != shuffles_.end() && shuffles->second.search.has_begun());
   if (look.all_seeds) effort.all_seeds_at = look.opens.size() * kAllSeedsAgain;
   if (others) {
     effort.seeds_due = look.all_seeds;

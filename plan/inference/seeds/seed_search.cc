@@ -152,7 +152,7 @@ std::vector<SeedRange> ranges_of(const SeedEvidence& evidence, const SeedSearchO
   const std::vector<AskedPlaces> workers = passes_of_workers(evidence);
   const auto add_streams = [&](const AskedPlaces& asked) {
     for (const uint64_t stream : options.streams)
-      ranges.push_back({0, options.stream_outputs, asked, stream});
+      ranges.push_back({options.first_output, options.first_output + options.stream_outputs, asked, stream});
   };
   const auto add_deep = [&](const AskedPlaces& asked) {
     const size_t count = std::min(options.deep_streams, options.streams.size());

@@ -76,6 +76,7 @@ struct SeedSearchOptions {
   /// Seeds of generators whose outputs are tried as seeds before all others, `stream_outputs` of each.
   std::vector<uint64_t> streams = {};
   uint64_t stream_outputs = 0;
+  uint64_t first_output = 0;  ///< of them; REQUIRES that none is deep, if it is not 0
   /// How many of the first streams are the likeliest: of each `deep_outputs` are tried, before the
   /// second pass over the others'.
   size_t deep_streams = 0;

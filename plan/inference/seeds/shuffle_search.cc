@@ -12,11 +12,15 @@ namespace clairfs {
 namespace {
 
 // The opens that are compared.
-SeedEvidence evidence_of(const ShuffleSearch::Seen& seen, const SeedSearchOptions& search) {
+SeedEvidence evidence_of(const ShuffleSearch::Seen& seen, const SeedSearchOptions& search, uint64_t least) {
   SeedEvidence evidence{.n = seen.n, .first_seen = seen.first_seen};
   if (evidence.first_seen.size() > kEnoughOpens) evidence.first_seen.resize(kEnoughOpens);
-  evidence.reach = widest_reach(evidence, search, std::min(kLeastReach, seen.n / 4));
+  evidence.reach = widest_reach(evidence, search, least);
   return evidence;
+}
+
+uint64_t least_reach(const ShuffleSearch::Seen& seen) {
+  return std::min(kLeastReach, seen.n / 4);
 }
 
 void add_new(std::vector<uint64_t>& values, uint64_t value) {
@@ -51,28 +55,39 @@ SeedSearchOptions ShuffleSearch::search_options(const Seen& seen) const {
 }
 
 std::optional<ShuffleSearch::Found> ShuffleSearch::find(const Seen& seen) {
-  if (seen.epoch != next_epoch_ && seen.epoch + 1 != next_epoch_) {
-    epochs_ = 0;
-    suspects_.clear();
-    streams_due_ = false;
-  }
+  if (auto found = go_on(seen)) return found;
   const SeedSearchOptions search = search_options(seen);
-  const SeedEvidence evidence = evidence_of(seen, search);
+  const SeedEvidence evidence = evidence_of(seen, search, least_reach(seen));
   if (evidence.reach == 0) return std::nullopt;
-  std::optional<FoundSeed> found = again(evidence, orders_tried(search));
-  if (!found) {
-    found = foretold(evidence, orders_tried(search));
-    if (!found && find_streams(seen)) found = foretold(evidence, orders_tried(search));
-    if (!found) found = searched(evidence, search);
-    if (!found) return std::nullopt;
-    note_seed(*found, search);
-  }
-  next_epoch_ = seen.epoch + 1;
+  std::optional<FoundSeed> found;
+  if (find_streams(seen)) found = foretold(evidence, orders_tried(search));
+  if (!found) found = searched(evidence, search);
+  if (!found) return std::nullopt;
+  note_seed(*found, search);
+  return told(*found);
+}
 
-  Found result{.order = plan_of_epoch_seed(found->seed, {}),
-               .log_chance = found->log_chance,
-               .seed = found->seed,
-               .description = fmt::format("a shuffle with seed {}, of this epoch only", found->seed)};
+// Fewer orders than a search compares, so opens may lie further from the beginning, or be fewer.
+std::optional<ShuffleSearch::Found> ShuffleSearch::go_on(const Seen& seen) {
+  if (epochs_ == 0) return std::nullopt;
+  const double orders = seen.other_orders + static_cast<double>(suspects_.size() * uint64_t{kMostStride});
+  const SeedSearchOptions foretelling{.end = 0, .other_orders = orders};
+  const SeedEvidence evidence =
+      evidence_of(seen, foretelling, seen.reach == 0 ? least_reach(seen) : std::min(seen.reach, seen.n));
+  if (evidence.reach == 0) return std::nullopt;
+  if (const auto same = again(evidence, orders)) return told(*same);
+  std::optional<FoundSeed> found = foretold(evidence, orders);
+  if (!found) found = further_on(evidence, orders);
+  if (!found) return std::nullopt;
+  note_seed(*found, search_options(seen));
+  return told(*found);
+}
+
+ShuffleSearch::Found ShuffleSearch::told(const FoundSeed& found) const {
+  Found result{.order = plan_of_epoch_seed(found.seed, {}),
+               .log_chance = found.log_chance,
+               .seed = found.seed,
+               .description = fmt::format("a shuffle with seed {}, of this epoch only", found.seed)};
   if (suspects_.size() != 1 || !suspects_.front().certain()) return result;
   Result<PlanSpec> all = plan_of_generator(suspects_.front(), {});
   if (!all) return result;
@@ -103,6 +118,23 @@ std::optional<FoundSeed> ShuffleSearch::foretold(const SeedEvidence& evidence, d
   return std::nullopt;
 }
 
+// Each of the outputs that come after the last epoch's seed, of all suspects. `other_orders` has them.
+std::optional<FoundSeed> ShuffleSearch::further_on(const SeedEvidence& evidence, double other_orders) {
+  for (const GeneratorMatch& suspect : suspects_) {
+    const uint64_t last = suspect.output + uint64_t{suspect.stride} * (epochs_ - 1);
+    const SeedSearchOptions search{.end = 0,
+                                   .streams = {suspect.value},
+                                   .stream_outputs = kMostStride,
+                                   .first_output = last + 1,
+                                   .core_seconds = options_.core_seconds,
+                                   .when_idle = options_.when_idle,
+                                   .other_orders = other_orders,
+                                   .stop = options_.stop};
+    if (auto found = searched(evidence, search)) return found;
+  }
+  return std::nullopt;
+}
+
 std::optional<FoundSeed> ShuffleSearch::searched(const SeedEvidence& evidence,
                                                  const SeedSearchOptions& search) {
   const Result<SeedSearchResult> result = search_seeds(evidence, search);
@@ -125,8 +157,8 @@ bool ShuffleSearch::find_streams(const Seen& seen) {
 }
 
 // What the next epoch leaves of the streams needs no search. If it leaves nothing it is the first one of
-// another job, of a script that seeds anew, or of one that draws otherwise. One that was not seeded has no
-// stream in any epoch: it is searched for less and less often.
+// another job, of a script that seeds anew, or of one that draws otherwise, whose stream may be the same. One
+// that was not seeded has no stream in any epoch: it is searched for less and less often.
 void ShuffleSearch::note_seed(const FoundSeed& found, const SeedSearchOptions& search) {
   if (epochs_ > 0) suspects_ = narrow(suspects_, epochs_, found.seed);
   streams_due_ = false;

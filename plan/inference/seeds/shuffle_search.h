@@ -5,8 +5,10 @@
 // models make, which takes some ten core-seconds; then among all. In the latter case the streams that it may
 // come from are searched when the next epoch is asked for (default_generator.h): the first one has its plan
 // by then. The streams in which it occurs foretell the second epoch's seed: some hundred orders, compared in
-// milliseconds. The one that the reader follows proves its stream, and with it all later epochs. Where there
-// is none, since nothing was seeded, each epoch's seed is searched by itself.
+// milliseconds. The one that the reader follows proves its stream, and with it all later epochs. Where it
+// follows none of them, since others draw much, or not as much in each epoch, all outputs that come next are
+// tried: some ten milliseconds. Where there is no stream, since nothing was seeded, each epoch's seed is
+// searched by itself.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +43,9 @@ class ShuffleSearch {
   struct Seen {
     uint64_t n = 0;                         ///< samples of the dataset
     std::vector<uint32_t> first_seen = {};  ///< each once, in the order of time
-    uint32_t epoch = 0;                     ///< of the reader, by the caller's count
-    double other_orders = 0;                ///< that were compared with the same opens
-    std::vector<uint64_t> likely = {};      ///< values of torch.manual_seed() that the environment suggests
+    uint64_t reach = 0;                 ///< as in SeedEvidence, at least, where the loader is known; else 0
+    double other_orders = 0;            ///< that were compared with the same opens
+    std::vector<uint64_t> likely = {};  ///< values of torch.manual_seed() that the environment suggests
   };
   /// The order of an epoch and what comes after it, without the dataset.
   struct Found {
@@ -56,9 +58,13 @@ class ShuffleSearch {
 
   explicit ShuffleSearch(Options options) : options_(std::move(options)) {}
 
-  /// Nothing: no seed is certain, or time was up. A seed found in the epoch before `seen.epoch` counts; older
-  /// ones are forgotten. An epoch may be asked for again: it has the same seed, which is not searched for.
+  /// Nothing: no seed is certain, or time was up. An epoch may be asked for again: it has the same seed,
+  /// which is not searched for.
   std::optional<Found> find(const Seen& seen);
+  /// The same without a search: tries only what the epochs that were found have foretold. Takes fewer opens.
+  std::optional<Found> go_on(const Seen& seen);
+  /// Whether an epoch was found.
+  bool has_begun() const { return epochs_ > 0; }
   /// CPU time of all searches of seeds, in seconds.
   double core_seconds() const { return core_seconds_; }
   /// Seeds that were tried by them, and those that were foretold.
@@ -67,14 +73,15 @@ class ShuffleSearch {
  private:
   std::optional<FoundSeed> again(const SeedEvidence& evidence, double other_orders);
   std::optional<FoundSeed> foretold(const SeedEvidence& evidence, double other_orders);
+  std::optional<FoundSeed> further_on(const SeedEvidence& evidence, double other_orders);
   std::optional<FoundSeed> searched(const SeedEvidence& evidence, const SeedSearchOptions& search);
   SeedSearchOptions search_options(const Seen& seen) const;
   bool find_streams(const Seen& seen);
   void note_seed(const FoundSeed& found, const SeedSearchOptions& search);
+  Found told(const FoundSeed& found) const;
 
   const Options options_;
   uint32_t epochs_ = 0;                   // found, one after the other
-  uint32_t next_epoch_ = 0;               // the one after them
   uint32_t last_seed_ = 0;                // of the last of them
   std::vector<GeneratorMatch> suspects_;  // in which all their seeds occur
   uint32_t unseeded_ = 0;                 // epochs in a row that are in no stream as far as is known

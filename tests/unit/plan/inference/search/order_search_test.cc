@@ -345,7 +345,7 @@ TEST_CASE("an epoch of the default generator that was looked at too early forete
     for (const size_t seen : {12, 18, 27, 40, 60}) {
       auto now = search.find(std::span(opens).first(seen), {}, found);
       INFO(epoch << " " << seen);
-      CHECK(now.has_value() == (seen == 60));
+      CHECK(now.has_value() == (seen == 60 || epoch == 1));  // the loader is known by then
       if (now) found = now;
     }
     REQUIRE(found);

@@ -13,13 +13,13 @@ namespace {
 constexpr uint64_t kSamplesHere = 20'000;
 
 // What two workers open first of the epoch whose seed is this output of the default generator.
-ShuffleSearch::Seen first_opens_of(uint64_t value, uint64_t output, uint32_t epoch) {
+ShuffleSearch::Seen first_opens_of(uint64_t value, uint64_t output) {
   Mt19937 generator(static_cast<uint32_t>(value));
   generator.discard(output);
   Mt19937 own(generator.next32());
   std::vector<uint32_t> order(kSamplesHere);
   torch_randperm(own, order, kNewestTorch);
-  ShuffleSearch::Seen seen{.n = kSamplesHere, .epoch = epoch};
+  ShuffleSearch::Seen seen{.n = kSamplesHere};
   for (size_t i = 0; i < 32; ++i) {
     seen.first_seen.push_back(order[i]);
     seen.first_seen.push_back(order[64 + i]);
@@ -38,14 +38,14 @@ ShuffleSearch::Options quick() {
 
 TEST_CASE("a seeded script is found in its first epoch, and all others from the second one on") {
   ShuffleSearch search(quick());
-  const auto first = search.find(first_opens_of(1234, 3739, 5));
+  const auto first = search.find(first_opens_of(1234, 3739));
   REQUIRE(first);
   CHECK(first->order.epochs == 1);
   CHECK(first->log_chance < std::log(1e-9));
   CHECK(search.core_seconds() > 0);
   const double used = search.core_seconds();
 
-  const auto second = search.find(first_opens_of(1234, 3743, 6));
+  const auto second = search.find(first_opens_of(1234, 3743));
   REQUIRE(second);
   CHECK(search.core_seconds() == used);  // it was foretold
   CHECK(second->order.epochs == 0);
@@ -55,43 +55,94 @@ TEST_CASE("a seeded script is found in its first epoch, and all others from the 
   CHECK(second->order.draws == 3736);
   CHECK(second->description == "torch.manual_seed(1234) after 3736 draws");
 
-  const auto third = search.find(first_opens_of(1234, 3747, 7));
+  const auto third = search.find(first_opens_of(1234, 3747));
   REQUIRE(third);
   CHECK(third->order.first_epoch == 2);
 }
 
-TEST_CASE("epochs that another stream gives, or that were missed, begin anew") {
+TEST_CASE("epochs that another stream gives begin anew") {
   ShuffleSearch search(quick());
-  REQUIRE(search.find(first_opens_of(0, 100, 0)));
-  const auto other = search.find(first_opens_of(42, 100, 1));
+  REQUIRE(search.find(first_opens_of(0, 100)));
+  const auto other = search.find(first_opens_of(42, 100));
   REQUIRE(other);
   CHECK(other->order.epochs == 1);
-  const auto later = search.find(first_opens_of(42, 108, 3));  // epoch 2 was not seen
-  REQUIRE(later);
-  CHECK(later->order.epochs == 1);
-  const auto next = search.find(first_opens_of(42, 110, 4));
+  const auto next = search.find(first_opens_of(42, 102));
   REQUIRE(next);
   CHECK(next->order.first_epoch == 1);
-  CHECK(next->order.draws == 105);
+  CHECK(next->order.draws == 97);
   CHECK(next->order.persistent_workers);
+}
+
+TEST_CASE("a validation loader that draws as well is known by the second epoch, other draws by the third") {
+  for (const uint32_t stride : {6, 8, 5000}) {
+    INFO(stride);
+    ShuffleSearch search(quick());
+    REQUIRE(search.find(first_opens_of(7, 100)));
+    CHECK(search.has_begun());
+    const double used = search.core_seconds();
+    const auto second = search.go_on(first_opens_of(7, 100 + stride));
+    REQUIRE(second);
+    CHECK(second->order.epochs == (stride == 6 ? 0 : 1));
+    const auto third = search.go_on(first_opens_of(7, 100 + 2 * stride));
+    REQUIRE(third);
+    CHECK(third->order.epochs == 0);
+    CHECK(third->order.first_epoch == 2);
+    CHECK(third->order.draws == 97);
+    CHECK(third->order.other_draws == stride - 4);
+    CHECK((search.core_seconds() > used) == (stride == 5000));  // those nearby are foretold
+  }
+}
+
+TEST_CASE("each epoch of a stream is found among the outputs that come next, wherever it is") {
+  ShuffleSearch search(quick());
+  REQUIRE(search.find(first_opens_of(7, 100)));
+  uint64_t output = 100;
+  for (const uint32_t further : {300, 50'000, 7, 65'536}) {
+    output += further;
+    INFO(output);
+    const auto epoch = search.go_on(first_opens_of(7, output));
+    REQUIRE(epoch);
+    CHECK(epoch->order.epochs == 1);
+    CHECK(epoch->log_chance < std::log(1e-9));
+  }
+  CHECK(!search.go_on(first_opens_of(7, output + 65'537)));
+  CHECK(!search.go_on(first_opens_of(8, output + 4)));
+  // What goes on from there is known as it is of any other first epoch.
+  const auto next = search.go_on(first_opens_of(7, output + 4));
+  REQUIRE(next);
+  CHECK(next->order.epochs == 0);
+  CHECK(next->order.first_epoch == 1);
+  CHECK(next->order.draws == output - 3);
+}
+
+TEST_CASE("the next epoch needs a few opens only where the loader is known") {
+  ShuffleSearch search(quick());
+  CHECK(!search.go_on(first_opens_of(0, 100)));  // there was none
+  CHECK(!search.has_begun());
+  REQUIRE(search.find(first_opens_of(0, 100)));
+  auto seen = first_opens_of(0, 104);
+  seen.first_seen.resize(12);
+  CHECK(!search.go_on(seen));
+  seen.reach = 100;
+  CHECK(search.go_on(seen));
 }
 
 TEST_CASE("a job that is started again is followed as the first one was") {
   ShuffleSearch search(quick());
-  REQUIRE(search.find(first_opens_of(0, 100, 0)));
-  const auto second = search.find(first_opens_of(42, 100, 1));  // another seed, or a changed script
+  REQUIRE(search.find(first_opens_of(0, 100)));
+  const auto second = search.find(first_opens_of(42, 100));  // another seed, or a changed script
   REQUIRE(second);
   CHECK(second->order.epochs == 1);
-  const auto third = search.find(first_opens_of(42, 104, 2));
+  const auto third = search.find(first_opens_of(42, 104));
   REQUIRE(third);
   CHECK(third->order.epochs == 0);
   CHECK(third->order.seed == "42");
   CHECK(third->order.first_epoch == 1);
 
-  const auto again = search.find(first_opens_of(42, 100, 3));
+  const auto again = search.find(first_opens_of(42, 100));
   REQUIRE(again);
   CHECK(again->order.epochs == 1);
-  const auto on = search.find(first_opens_of(42, 104, 4));
+  const auto on = search.find(first_opens_of(42, 104));
   REQUIRE(on);
   CHECK(on->order.epochs == 0);
   CHECK(on->order.first_epoch == 1);
@@ -99,16 +150,16 @@ TEST_CASE("a job that is started again is followed as the first one was") {
 
 TEST_CASE("an epoch that is asked for again counts once") {
   ShuffleSearch search(quick());
-  REQUIRE(search.find(first_opens_of(1234, 3739, 0)));
+  REQUIRE(search.find(first_opens_of(1234, 3739)));
   const double used = search.core_seconds();
-  const auto again = search.find(first_opens_of(1234, 3739, 0));
+  const auto again = search.find(first_opens_of(1234, 3739));
   REQUIRE(again);
   CHECK(again->order.epochs == 1);
-  const auto next = search.find(first_opens_of(1234, 3743, 1));
+  const auto next = search.find(first_opens_of(1234, 3743));
   REQUIRE(next);
   CHECK(next->order.epochs == 0);
   CHECK(next->order.first_epoch == 1);
-  CHECK(search.find(first_opens_of(1234, 3743, 1))->order == next->order);
+  CHECK(search.find(first_opens_of(1234, 3743))->order == next->order);
   CHECK(search.core_seconds() == used);
 }
 
@@ -116,15 +167,15 @@ TEST_CASE("what a large model draws is searched for likely values") {
   ShuffleSearch::Options options = quick();
   options.deep_streams = 2;
   options.deep_outputs = 1 << 17;
-  CHECK(ShuffleSearch(options).find(first_opens_of(0, 100'003, 0)));
-  CHECK(!ShuffleSearch(options).find(first_opens_of(3407, 100'003, 0)));
-  auto seen = first_opens_of(3407, 100'003, 0);
+  CHECK(ShuffleSearch(options).find(first_opens_of(0, 100'003)));
+  CHECK(!ShuffleSearch(options).find(first_opens_of(3407, 100'003)));
+  auto seen = first_opens_of(3407, 100'003);
   seen.likely = {3407};
   CHECK(ShuffleSearch(options).find(seen));
   ShuffleSearch search(options);
-  REQUIRE(search.find(first_opens_of(0, 100'003, 0)));
+  REQUIRE(search.find(first_opens_of(0, 100'003)));
   CHECK(search.tested() > 0);
-  const auto second = search.find(first_opens_of(0, 100'007, 1));
+  const auto second = search.find(first_opens_of(0, 100'007));
   REQUIRE(second);
   CHECK(second->order.epochs == 0);
   CHECK(second->order.draws == 100'000);
@@ -140,8 +191,8 @@ TEST_CASE("a stream is searched for once, and after the plan of the first epoch 
   };
   options.streams = {.outputs = 0, .notable_outputs = 1 << 16};
   ShuffleSearch usual(options);
-  REQUIRE(usual.find(first_opens_of(1234, 3739, 0)));
-  CHECK(usual.find(first_opens_of(1234, 3743, 1))->order.epochs == 0);
+  REQUIRE(usual.find(first_opens_of(1234, 3739)));
+  CHECK(usual.find(first_opens_of(1234, 3743))->order.epochs == 0);
   CHECK(asked == 0);  // where the seed was found
 
   // A seed that is found soon among all, and that lies further in a stream than is searched for seeds.
@@ -151,11 +202,11 @@ TEST_CASE("a stream is searched for once, and after the plan of the first epoch 
   while (generator.next32() > 900'000) ++output;
   options.all_seeds = true;
   ShuffleSearch full(options);
-  const auto first = full.find(first_opens_of(42, output, 0));
+  const auto first = full.find(first_opens_of(42, output));
   REQUIRE(first);
   CHECK(first->order.epochs == 1);
   CHECK(asked == 0);
-  const auto second = full.find(first_opens_of(42, output + 4, 1));
+  const auto second = full.find(first_opens_of(42, output + 4));
   REQUIRE(second);
   CHECK(asked > 0);
   CHECK(second->order.epochs == 0);
@@ -166,7 +217,7 @@ TEST_CASE("a stream is searched for once, and after the plan of the first epoch 
 
 TEST_CASE("what the environment suggests is searched, too; what it does not is not found") {
   ShuffleSearch search(quick());
-  auto seen = first_opens_of(987'654, 100, 0);
+  auto seen = first_opens_of(987'654, 100);
   CHECK(!search.find(seen));
   seen.likely = {987'654};
   CHECK(search.find(seen));
@@ -174,7 +225,7 @@ TEST_CASE("what the environment suggests is searched, too; what it does not is n
 
 TEST_CASE("too few opens are not searched for") {
   ShuffleSearch search(quick());
-  auto seen = first_opens_of(0, 100, 0);
+  auto seen = first_opens_of(0, 100);
   seen.first_seen.resize(6);
   CHECK(!search.find(seen));
   CHECK(search.core_seconds() == 0);
