@@ -48,11 +48,7 @@ void FoundPlan::begin() {
 }
 
 void FoundPlan::stop() {
-  if (const auto found = run()) {  // a job that is interrupted goes on there
-    PlanSpec order = found->given();
-    if (order.epochs == 0) order.first_epoch = found->status().high_water.epoch.value;
-    expect_again(std::move(order));
-  }
+  if (const auto found = run()) note_place(*found);
   if (!list_file_.empty()) ::unlink(list_file_.c_str());
 }
 
@@ -63,6 +59,7 @@ std::shared_ptr<PlanRun> FoundPlan::followed() const {
 }
 
 bool FoundPlan::follow(const FoundOrder& found) {
+  if (const auto last = run()) note_place(*last);
   PlanSpec spec = found.plan;
   spec.name = name_;
   if (const Status written = write_long_list(spec); !written) {
@@ -89,6 +86,13 @@ bool FoundPlan::follow(const FoundOrder& found) {
   MutexLock one_at_a_time(plans_.submit_mutex);
   if (making() == begun) plans_.retire(name_);
   return false;
+}
+
+// A job that is interrupted goes on there.
+void FoundPlan::note_place(const PlanRun& found) {
+  PlanSpec order = found.given();
+  if (order.epochs == 0) order.first_epoch = found.status().high_water.epoch.value;
+  expect_again(std::move(order));
 }
 
 // Of the next job that reads so, in this mount or a later one.
@@ -144,6 +148,7 @@ void FoundPlan::put_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin,
   inference_.follow(reader);  // first, so that nothing that others open counts against it
   set_aside(run.get());       // so that there is room
   run->set_how_found(how_found(found));
+  if (const auto last = plans_.run(name_)) inference_.ends(last->status().high_water.epoch);
   inference_.in_force(std::move(found), run->reader().order());
   plans_.list(run);
   const std::vector<SeenOpen> all = inference_.forget(reader);
@@ -291,6 +296,7 @@ void FoundPlan::give_up(const std::shared_ptr<PlanRun>& found) {
 }
 
 void FoundPlan::drop() {
+  if (const auto found = run()) inference_.ends(found->status().high_water.epoch);
   plans_.unlist(name_);
   set_aside(nullptr);
   plans_.place_chunks();

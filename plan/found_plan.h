@@ -107,6 +107,8 @@ class FoundPlan {
   bool is_registered(const PlanRun& found) const;
   Status write_long_list(PlanSpec& found);
   void expect_again(PlanSpec order);
+  /// The same with the epoch that its reader is in.
+  void note_place(const PlanRun& found);
 
   const PlanDeps& deps_;
   const std::string name_{kFoundPlan};

@@ -22,6 +22,13 @@ constexpr auto kSoon = std::chrono::seconds(2);
 // When the recorder is full, or memory was short, the readers are let alone for so long.
 constexpr auto kRest = std::chrono::minutes(10);
 
+// Orders that are remembered: of a training and a validation set, and some more.
+constexpr size_t kMostEarlier = 4;
+
+bool has_same_samples(const PlanSpec& a, const PlanSpec& b) {
+  return a.root == b.root && a.format == b.format && a.file == b.file;
+}
+
 // Whether a folder is another, or lies in it.
 bool is_folder_in(std::string_view folder, std::string_view other) {
   if (other.empty()) return true;
@@ -182,6 +189,10 @@ void Inference::search_all_shuffles() {
 
 bool Inference::refuses(const PlanSpec& plan) const {
   const MutexLock lock(mutex_);
+  return is_refused(plan);
+}
+
+bool Inference::is_refused(const PlanSpec& plan) const {
   return std::any_of(refused_.begin(), refused_.end(), [&](const Family& family) {
     return family.sampler == plan.sampler &&
            (is_folder_in(family.root, plan.root) || is_folder_in(plan.root, family.root));
@@ -194,6 +205,7 @@ void Inference::refuse(const PlanSpec& plan) {
   follow(Program());
   const MutexLock lock(mutex_);
   refused_.push_back({slash == std::string::npos ? plan.root : plan.root.substr(0, slash), plan.sampler});
+  std::erase_if(earlier_, [this](const FoundOrder& one) REQUIRES(mutex_) { return is_refused(one.plan); });
   in_force_ = false;
 }
 
@@ -219,10 +231,18 @@ void Inference::suggest(Suggestion suggestion, bool now) {
 
 void Inference::in_force(FoundOrder found, OrderId order) {
   const MutexLock lock(mutex_);
+  if (found_) earlier_.insert(earlier_.begin(), std::move(*found_));
+  std::erase_if(earlier_, [&](const FoundOrder& one) { return has_same_samples(one.plan, found.plan); });
+  if (earlier_.size() > kMostEarlier) earlier_.pop_back();
   found_ = std::move(found);
   order_ = order;
   in_force_ = true;
   over_ = outdated_ = false;
+}
+
+void Inference::ends(Epoch epoch) {
+  const MutexLock lock(mutex_);
+  if (found_ && found_->plan.epochs == 0) found_->plan.first_epoch = epoch.value;
 }
 
 // Where no look is due, one comes kSoon after something was noted; a full recorder rests first. So does one
@@ -311,9 +331,11 @@ void Inference::look() {
 
 std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) {
   std::optional<FoundOrder> before;
+  std::vector<FoundOrder> earlier;
   {
     const MutexLock lock(mutex_);
     before = found_;
+    earlier = earlier_;
     search_->other_reader = search_->all_likely = false;  // what is suggested is known from here on
     for (Suggestion& suggestion : std::exchange(suggested_, {}))
       search_->orders.suggest(std::move(suggestion));
@@ -329,15 +351,16 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
   const auto found = std::make_shared<std::optional<FoundOrder>>();
   const auto looked_at = std::make_shared<std::vector<LookedAt>>();  // of the search until all_likely is set
   const auto starved = std::make_shared<bool>(false);                // of memory
-  auto work = [search = search_, opens, readers, before, found, looked_at, starved] {
+  auto work = [search = search_, opens, readers, before, earlier, found, looked_at, starved] {
+    const auto all_likely = [&] {
+      for (const WatchedReaders& one : *readers) {
+        const uint32_t number = number_of(one.readers);
+        looked_at->push_back({number, search->orders.telling_at(number)});
+      }
+      search->all_likely = true;
+    };
     try {
-      *found = find_among(search->orders, opens, *readers, before, [&] {
-        for (const WatchedReaders& one : *readers) {
-          const uint32_t number = number_of(one.readers);
-          looked_at->push_back({number, search->orders.telling_at(number)});
-        }
-        search->all_likely = true;
-      });
+      *found = find_among(search->orders, opens, *readers, before, all_likely, earlier);
     } catch (const std::bad_alloc&) {
       *starved = true;
     }

@@ -108,8 +108,10 @@ class Inference {
   /// The plan that was found is in force no more: a registered one has its files.
   void displaced();
   /// A plan comes into force, which was found here or on another node of the job; `order` stands for it. To
-  /// be called before anybody can end it.
+  /// be called before anybody can end it. The one before, of other samples, may be followed again.
   void in_force(FoundOrder found, OrderId order);
+  /// The plan that was found is about to end, or to be replaced. `epoch`: its reader was there.
+  void ends(Epoch epoch);
   /// The reader has come to the end of the epoch that was planned. Without effect if another plan than that
   /// is in force.
   void epoch_over(OrderId order);
@@ -151,6 +153,7 @@ class Inference {
   };
   bool is_told(OrderId listed) const REQUIRES(mutex_);
   void look();
+  bool is_refused(const PlanSpec& plan) const REQUIRES(mutex_);
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
   bool waits(const Program& program) const;  // for the reader of the plan that is in force
   /// A reader that is looked at, and the opens that may tell more of it.
@@ -178,7 +181,10 @@ class Inference {
   bool due_ GUARDED_BY(mutex_) = false;  // a look
   bool indexes_due_ GUARDED_BY(mutex_) = true;          // saved ones are to be looked for
   std::optional<FoundOrder> found_ GUARDED_BY(mutex_);  // the last one
-  OrderId order_ GUARDED_BY(mutex_);                    // of that plan
+  // Those before it, of other samples, as far as their readers came: one reader goes through several datasets
+  // in turn, such as a training and a validation set. The last one first.
+  std::vector<FoundOrder> earlier_ GUARDED_BY(mutex_);
+  OrderId order_ GUARDED_BY(mutex_);  // of that plan
   bool in_force_ GUARDED_BY(mutex_) = false;
   bool over_ GUARDED_BY(mutex_) = false;          // its epoch
   bool outdated_ GUARDED_BY(mutex_) = false;      // and readers were seen to go on in no order that is known

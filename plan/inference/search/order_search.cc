@@ -481,40 +481,59 @@ std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<c
   return std::nullopt;
 }
 
+std::optional<FoundOrder> OrderSearch::try_epoch(const Numbering& numbering, const Evidence& evidence,
+                                                 PlanSpec plan, const FoundOrder& before) {
+  const Epoch epoch(static_cast<uint32_t>(plan.first_epoch));
+  plan.start_sample = 0;
+  const auto places = places_of(numbering, evidence, plan, epoch, NodeId(before.node));
+  ++follow_ons_;
+  if (!places) return std::nullopt;
+  for (const std::vector<uint32_t>& view : evidence.views) {
+    const std::vector<Placed> opened = placed(evidence, view, *places, {});
+    Fit fit =
+        fit_order(opened, {numbering.index->size(), places->length,
+                           static_cast<uint32_t>(plan.ranks_per_node), is_sequential_order(plan), false});
+    fit.log_chance += std::log(kViews);
+    if (!is_certain(fit, follow_ons_)) continue;
+    // The loader is the same: a wait for its workers would find the first epoch's order anew.
+    if (!add_dealing(plan, opened, fit)) {
+      plan.batch = before.plan.batch;
+      plan.workers = before.plan.workers;
+    }
+    plan.start_sample = begun_at(fit) / plan.ranks_per_node;
+    FoundOrder found{plan, before.node, view.size(), follow_ons_, fit.log_chance + std::log(follow_ons_)};
+    found.threads = threads_of(opened, fit);
+    found.description = describe_shuffle(plan);
+    return found;
+  }
+  return std::nullopt;
+}
+
 std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens, const FoundOrder& before) {
   const auto folder = place_of(*source_.catalog, before.plan);
-  if (!folder || opens.size() < kFewest) return std::nullopt;
+  if (!folder || !is_read(*folder, opens)) return std::nullopt;
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
   for (const Numbering& numbering : numberings_.of(*folder)) {
     if (!numbering.is_of(before.plan)) continue;
     const Evidence evidence = evidence_of(opens, numbering);
-    for (PlanSpec plan : continuations(before.plan)) {
+    const bool goes_on = before.plan.epochs == 0;  // it is known how
+    for (PlanSpec plan : goes_on ? std::vector{before.plan} : continuations(before.plan)) {
       if (stop_()) return std::nullopt;
-      plan.epochs = plan.start_sample = 0;
+      plan.epochs = 0;
       plan.first_epoch = before.plan.first_epoch + 1;
-      const Epoch epoch(static_cast<uint32_t>(plan.first_epoch));
-      const auto places = places_of(numbering, evidence, plan, epoch, NodeId(before.node));
-      ++follow_ons_;
-      if (!places) continue;
-      for (const std::vector<uint32_t>& view : evidence.views) {
-        const std::vector<Placed> opened = placed(evidence, view, *places, {});
-        Fit fit =
-            fit_order(opened, {numbering.index->size(), places->length,
-                               static_cast<uint32_t>(plan.ranks_per_node), is_sequential_order(plan), false});
-        fit.log_chance += std::log(kViews);
-        if (!is_certain(fit, follow_ons_)) continue;
-        // The loader is the same: a wait for its workers would find the first epoch's order anew.
-        if (!add_dealing(plan, opened, fit)) {
-          plan.batch = before.plan.batch;
-          plan.workers = before.plan.workers;
-        }
-        plan.start_sample = begun_at(fit) / plan.ranks_per_node;
-        FoundOrder found{plan, before.node, view.size(), follow_ons_, fit.log_chance + std::log(follow_ons_)};
-        found.threads = threads_of(opened, fit);
-        found.description = describe_shuffle(plan);
-        return found;
-      }
+      if (auto found = try_epoch(numbering, evidence, std::move(plan), before)) return found;
     }
+  }
+  return std::nullopt;
+}
+
+std::optional<FoundOrder> OrderSearch::resume(std::span<const SeenOpen> opens, const FoundOrder& before) {
+  const auto folder = place_of(*source_.catalog, before.plan);
+  if (!folder || !is_read(*folder, opens)) return std::nullopt;
+  if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
+  for (const Numbering& numbering : numberings_.of(*folder)) {
+    if (!numbering.is_of(before.plan) || stop_()) continue;
+    if (auto found = try_epoch(numbering, evidence_of(opens, numbering), before.plan, before)) return found;
   }
   return std::nullopt;
 }

@@ -124,8 +124,10 @@ class OrderSearch {
   std::optional<FoundOrder> find(std::span<const SeenOpen> opens, const ReaderFacts& facts,
                                  const std::optional<FoundOrder>& before, uint32_t reader = kEverybody,
                                  Which which = Which::any);
-  /// Finds out how the order of an epoch goes on in the next.
+  /// Finds out how the order of an epoch goes on in the next. That is the one after before.plan.first_epoch.
   std::optional<FoundOrder> follow_on(std::span<const SeenOpen> opens, const FoundOrder& before);
+  /// Whether the readers of an order are in the same epoch of it still, after they read something else.
+  std::optional<FoundOrder> resume(std::span<const SeenOpen> opens, const FoundOrder& before);
   /// Whether `others` lie in an order where the opens lie for which it was found, more than by chance.
   bool is_read_in(std::span<const SeenOpen> opens, std::span<const SeenOpen> others,
                   const FoundOrder& found) const;
@@ -269,6 +271,9 @@ class OrderSearch {
   ShuffledEpochs& shuffles_in(FileId place);
   /// Whether so many opens are of a place that they may tell something.
   bool is_read(FileId place, std::span<const SeenOpen> opens) const;
+  /// The order of an epoch, if that is certainly what is read.
+  std::optional<FoundOrder> try_epoch(const Numbering& numbering, const Evidence& evidence, PlanSpec plan,
+                                      const FoundOrder& before);
   /// Opens of samples that were opened before, and the order in which those were.
   struct SecondPass {
     const Numbering* numbering = nullptr;

@@ -135,12 +135,21 @@ std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<c
 std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<SeenOpen>& opens,
                                      std::span<const WatchedReaders> readers,
                                      const std::optional<FoundOrder>& before,
-                                     const std::function<void()>& all_likely) {
+                                     const std::function<void()>& all_likely,
+                                     std::span<const FoundOrder> earlier) {
   using Opens = DueReaders::Opens;
   DueReaders due(search, opens, readers);
-  if (before && before->plan.epochs != 0) {
-    auto found = due.first_of(
-        [&](const WatchedReaders&, const Opens& theirs) { return search.follow_on(theirs, *before); });
+  const bool goes_on = before && before->plan.epochs != 0;
+  if (goes_on || !earlier.empty()) {
+    auto found = due.first_of([&](const WatchedReaders&, const Opens& theirs) {
+      auto next = goes_on ? search.follow_on(theirs, *before) : std::nullopt;
+      for (const FoundOrder& one : earlier) {
+        const bool again = one.plan.epochs == 0;  // its reader is where it was, or a little further
+        if (!next) next = again ? search.resume(theirs, one) : search.follow_on(theirs, one);
+        if (!next) next = again ? search.follow_on(theirs, one) : search.resume(theirs, one);
+      }
+      return next;
+    });
     if (found) return found;
   }
   using Which = OrderSearch::Which;
