@@ -89,9 +89,7 @@ SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
   spec.reseed = reseed_of(plan.reseed);
   spec.ranks_per_node = static_cast<uint32_t>(plan.ranks_per_node);
   spec.workers = static_cast<uint32_t>(plan.workers);
-  // Readers that were found in a later epoch have begun with the first: no job was started again.
-  const bool began_before = plan.name == kFoundPlan && plan.state.empty() && plan.sample_in_epoch == 0;
-  spec.first_epoch = began_before ? 0 : static_cast<uint32_t>(plan.first_epoch);
+  spec.first_epoch = static_cast<uint32_t>(plan.first_epoch);
   spec.dataset_shuffle = plan.dataset_shuffle;
   spec.accelerate = version_of(plan.accelerate);
   spec.torchdata = version_of(plan.torchdata);

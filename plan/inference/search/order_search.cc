@@ -485,9 +485,7 @@ std::optional<FoundOrder> OrderSearch::try_epoch(const Numbering& numbering, con
                                                  PlanSpec plan, const FoundOrder& before) {
   const Epoch epoch(static_cast<uint32_t>(plan.first_epoch));
   plan.start_sample = 0;
-  PlanSpec found_later = plan;
-  found_later.name = kFoundPlan;
-  const auto places = places_of(numbering, evidence, found_later, epoch, NodeId(before.node));
+  const auto places = places_of(numbering, evidence, plan, epoch, NodeId(before.node));
   ++follow_ons_;
   if (!places) return std::nullopt;
   for (const std::vector<uint32_t>& view : evidence.views) {
