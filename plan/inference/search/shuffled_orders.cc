@@ -4,8 +4,6 @@
 // its validation set between them, in an order of its own. Who reads the next one may be known as one program
 // or as everybody.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "plan/inference/search/dealing.h"
 #include "plan/inference/search/order_search.h"

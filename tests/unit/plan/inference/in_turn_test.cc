@@ -6,6 +6,7 @@
 #include "plan/inference/inference.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
+#include "tests/support/made_up_folders.h"
 #include "tests/support/moved_clock.h"
 #include "tests/support/seen_opens.h"
 
@@ -16,22 +17,6 @@ constexpr uint32_t kValidation = 2000;
 
 // The second look is at so many.
 constexpr uint32_t kSoon = 18;
-
-DatasetSource two_folders() {
-  CatalogBuilder builder("/made-up", 4096, kShuffled + kValidation + 3);
-  SourceAttributes attributes;
-  attributes.mode = S_IFDIR | 0755;
-  builder.add(FileId(0), "", attributes);
-  const FileId train = builder.add(FileId(0), "train", attributes);
-  const FileId val = builder.add(FileId(0), "val", attributes);
-  attributes.mode = S_IFREG | 0644;
-  attributes.size = 1000;
-  for (uint32_t i = 0; i < kShuffled; ++i) builder.add(train, std::to_string(10000 + i), attributes);
-  for (uint32_t i = 0; i < kValidation; ++i) builder.add(val, std::to_string(10000 + i), attributes);
-  DatasetSource source;
-  source.catalog = *builder.finish(0, 0);
-  return source;
-}
 
 struct TurnsFixture {
   TurnsFixture()
@@ -71,7 +56,7 @@ struct TurnsFixture {
     return 0;
   }
 
-  const DatasetSource source = two_folders();
+  const DatasetSource source = made_up_folders(kShuffled, kValidation);
   MovedClock clock;
   CapturedLog log;
   std::optional<FoundOrder> found;  // the last one

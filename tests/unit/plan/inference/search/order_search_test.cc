@@ -9,6 +9,7 @@
 #include "plan/inference/seeds/default_generator.h"
 #include "plan/inference/seeds/usual_seeds.h"
 #include "tests/support/catch.h"
+#include "tests/support/made_up_folders.h"
 #include "tests/support/reader_model.h"
 #include "tests/support/seen_opens.h"
 
@@ -243,18 +244,7 @@ TEST_CASE(
     "an order whose ranks could not be counted does not keep its reader's next folder from being found") {
   constexpr uint32_t kFirst = 1000;
   constexpr uint32_t kNext = 3000;
-  CatalogBuilder builder("/made-up", 4096, kFirst + kNext + 3);
-  SourceAttributes attributes;
-  attributes.mode = S_IFDIR | 0755;
-  builder.add(FileId(0), "", attributes);
-  const FileId train = builder.add(FileId(0), "train", attributes);
-  const FileId val = builder.add(FileId(0), "val", attributes);
-  attributes.mode = S_IFREG | 0644;
-  attributes.size = 1000;
-  for (uint32_t i = 0; i < kNext; ++i) builder.add(train, std::to_string(10000 + i), attributes);
-  for (uint32_t i = 0; i < kFirst; ++i) builder.add(val, std::to_string(10000 + i), attributes);
-  DatasetSource source;
-  source.catalog = *builder.finish(0, 0);
+  const DatasetSource source = made_up_folders(kNext, kFirst);
   std::vector<SeenOpen> opens;
   const auto read = [&](const char* folder, const Samples& order, uint32_t count, uint32_t threads) {
     const uint32_t first = source.catalog->children(*source.catalog->find(folder)).first.value;
