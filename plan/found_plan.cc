@@ -28,6 +28,16 @@ bool has_files_of(const PlanRun& registered, const PlanRun& found) {
   return false;
 }
 
+// With the epoch that its reader is in: a job that is interrupted goes on there.
+PlanSpec order_of(const PlanRun& run) {
+  PlanSpec order = run.given();
+  order.name = kFoundPlan;
+  order.format = run.resolved().format;
+  const bool of_one_epoch = order.epochs != 0 && order.epochs <= order.first_epoch + 1;
+  if (!of_one_epoch) order.first_epoch = run.status().high_water.epoch.value;
+  return order;
+}
+
 }  // namespace
 
 FoundPlan::FoundPlan(const PlanDeps& deps, PlanTable& plans, Inference& inference)
@@ -39,7 +49,10 @@ FoundPlan::FoundPlan(const PlanDeps& deps, PlanTable& plans, Inference& inferenc
                     std::string(deps_.dataset.catalog->source())) {}
 
 void FoundPlan::begin() {
-  auto orders = saved_orders_.load();
+  auto orders = [this] {
+    const MutexLock lock(saved_mutex_);
+    return saved_orders_.load();
+  }();
   if (!orders) {
     deps_.log.warn("orders that were found before are not known: {}", orders.error().message);
     return;
@@ -48,7 +61,8 @@ void FoundPlan::begin() {
 }
 
 void FoundPlan::stop() {
-  if (const auto found = run()) note_place(*found);
+  const auto all = plans_.runs();
+  for (const auto& [name, plan] : *all) save(order_of(*plan));
   if (!list_file_.empty()) ::unlink(list_file_.c_str());
 }
 
@@ -59,7 +73,7 @@ std::shared_ptr<PlanRun> FoundPlan::followed() const {
 }
 
 bool FoundPlan::follow(const FoundOrder& found) {
-  if (const auto last = run()) note_place(*last);
+  if (const auto last = run()) expect_again(order_of(*last));
   PlanSpec spec = found.plan;
   spec.name = name_;
   if (const Status written = write_long_list(spec); !written) {
@@ -88,16 +102,18 @@ bool FoundPlan::follow(const FoundOrder& found) {
   return false;
 }
 
-// A job that is interrupted goes on there.
-void FoundPlan::note_place(const PlanRun& found) {
-  PlanSpec order = found.given();
-  if (order.epochs == 0) order.first_epoch = found.status().high_water.epoch.value;
-  expect_again(std::move(order));
-}
-
 // Of the next job that reads so, in this mount or a later one.
 void FoundPlan::expect_again(PlanSpec order) {
   inference_.suggest({order}, false);
+  save(std::move(order));
+}
+
+void FoundPlan::save_registered(const PlanRun& registered) {
+  save(order_of(registered));
+}
+
+void FoundPlan::save(PlanSpec order) {
+  const MutexLock lock(saved_mutex_);
   if (const Status saved = saved_orders_.add(std::move(order)); !saved)
     deps_.log.warn("an order that was found is not saved: {}", saved.error().message);
 }

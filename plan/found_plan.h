@@ -7,10 +7,10 @@
 // plan wins, unless its own readers have left it: then nothing is staged for it until they are back.
 // run/found_in_job.h says what the nodes of a job tell each other.
 //
-// Locks. It has none of its own. PlanTable::submit_mutex guards its state, except what belongs to begin(),
-// follow() and stop(). Its functions take that lock themselves, with two exceptions. The caller of give_way()
-// and is_placed() holds it. is_over(), instead_of() and detect() need no lock; threads that answer FUSE
-// requests call the first of these.
+// Locks. Its own is for the file of saved orders. PlanTable::submit_mutex guards its state, except what
+// belongs to begin(), follow() and stop(). Its functions take that lock themselves, with two exceptions. The
+// caller of give_way() and is_placed() holds it. is_over(), instead_of() and detect() need no lock; threads
+// that answer FUSE requests call the first of these.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,11 @@ class FoundPlan {
   FoundPlan(const PlanDeps& deps, PlanTable& plans, Inference& inference);
   /// Suggests the orders that earlier mounts have saved. Before `inference` begins.
   void begin();
-  /// Saves the order with the epoch that its reader is in. Once `inference` has stopped.
+  /// Saves the order with the epoch that its reader is in, and those of registered plans. Once `inference`
+  /// has stopped.
   void stop();
+  /// Saves the order of a plan that was registered: a job that is started again may forget to register.
+  void save_registered(const PlanRun& registered);
 
   /// Puts an order that was found here in force: Inference::Deps::follow.
   bool follow(const FoundOrder& found);
@@ -107,17 +110,17 @@ class FoundPlan {
   bool is_registered(const PlanRun& found) const;
   Status write_long_list(PlanSpec& found);
   void expect_again(PlanSpec order);
-  /// The same with the epoch that its reader is in.
-  void note_place(const PlanRun& found);
+  void save(PlanSpec order);
 
   const PlanDeps& deps_;
   const std::string name_{kFoundPlan};
   PlanTable& plans_;      // self-synchronised
   Inference& inference_;  // self-synchronised
   FoundInJob job_found_ GUARDED_BY(plans_.submit_mutex);
-  SavedOrders saved_orders_;  // of begin(), follow() and stop(); so the next
-  std::string list_file_;     // of the plan that was found, where its list is a file
-  uint64_t lists_ = 0;        // that were written
+  Mutex saved_mutex_;  // a leaf
+  SavedOrders saved_orders_ GUARDED_BY(saved_mutex_);
+  std::string list_file_;  // of the plan that was found, where its list is a file; of follow() and stop()
+  uint64_t lists_ = 0;     // that were written; the same
 };
 
 }  // namespace clairfs

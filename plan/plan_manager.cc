@@ -104,6 +104,7 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
     return Error{EINVAL, made->error().message};  // which finish() has told already
   }
   if (!made) deps_.log.info("plan {}: its index is being made", spec->name);
+  if (const auto registered = plans_.run(spec->name)) found_.save_registered(*registered);
   MutexLock lock(mutex_);
   last_error_.clear();
   return format_plan(*spec);

@@ -1,7 +1,8 @@
-// SavedOrders: what readers of a dataset were found to follow, in a file that outlives the mount. A job that
-// is started again most likely reads the same, and these orders are the first that are compared with its
-// opens (OrderSearch::suggest()): also one that was found after minutes is certain again after some tens of
-// opens. They are hypotheses: a file that is outdated, or not ours, costs a few of them.
+// SavedOrders: what readers of a dataset were found to follow, and what was registered for them, in a file
+// that outlives the mount. A job that is started again most likely reads the same, and these orders are the
+// first that are compared with its opens (OrderSearch::suggest()): also one that was found after minutes is
+// certain again after some tens of opens. They are hypotheses: a file that is outdated, or not ours, costs a
+// few of them.
 #pragma once
 
 #include <cstddef>

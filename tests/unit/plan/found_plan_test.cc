@@ -532,6 +532,34 @@ TEST_CASE(
   CHECK((*saved)[0].seed == "42");
 }
 
+// Also where the daemon is killed, or the job has cancelled its plan at its end.
+TEST_CASE("a registered plan is looked for after the next mount, with the epoch that its reader came to") {
+  const TempTree tree;
+  const std::string file = tree.at("found/orders");
+  const auto saved = [&] { return SavedOrders(file, "").load().value(); };
+  {
+    ReadersFixture node(InferMode::cheap, file);
+    REQUIRE(node.plans->submit(std::string("name=training format=files epochs=9 ") + kUnlikely));
+    REQUIRE(saved().size() == 1);
+    CHECK(saved()[0].first_epoch == 0);
+    SECTION("read into its second epoch") {
+      node.read(101, kUnlikely, 0, ReadersFixture::kFiles);
+      CHECK(node.settle());
+      node.read(101, kUnlikely, 0, 100, 1);
+      node.plans->stop();
+      CHECK(saved()[0].first_epoch == 1);
+    }
+    SECTION("cancelled") {
+      REQUIRE(node.plans->cancel("training"));
+    }
+    node.plans->stop();
+  }
+  CHECK(saved().size() == 1);
+  ReadersFixture node(InferMode::cheap, file);
+  node.read(101, kUnlikely, 0, 150);
+  CHECK(node.settle_until([&] { return node.follows("seed=918273645"); }));
+}
+
 TEST_CASE("saved orders that cannot be read cost a line in the log") {
   const TempTree tree;
   tree.write("orders", 100);
