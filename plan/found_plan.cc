@@ -35,6 +35,7 @@ PlanSpec order_of(const PlanRun& run) {
   order.format = run.resolved().format;
   const bool of_one_epoch = order.epochs != 0 && order.epochs <= order.first_epoch + 1;
   if (!of_one_epoch) order.first_epoch = run.status().high_water.epoch.value;
+  order.epochs_before = 0;  // of another process
   return order;
 }
 

@@ -40,7 +40,7 @@ std::optional<std::string> line_of(const FoundOrder& found) {
   if (is_of_epoch_seed(found.plan)) return std::nullopt;
   PlanSpec plan = found.plan;
   plan.name = PlanSpec().name;
-  plan.epochs = plan.first_epoch = plan.start_sample = 0;
+  plan.forget_place();
   std::string line = format_plan(plan);
   return check_plan_size(line) ? std::optional(std::move(line)) : std::nullopt;
 }
@@ -242,7 +242,7 @@ void Inference::in_force(FoundOrder found, OrderId order) {
 
 void Inference::ends(Epoch epoch) {
   const MutexLock lock(mutex_);
-  if (found_ && found_->plan.epochs == 0) found_->plan.first_epoch = epoch.value;
+  if (found_ && found_->plan.epochs == 0) found_->plan.move_to(epoch.value);
 }
 
 // Where no look is due, one comes kSoon after something was noted; a full recorder rests first. So does one

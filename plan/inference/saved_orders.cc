@@ -32,7 +32,7 @@ std::string orders_header(std::string_view texts) {
 // What is the same plan in another epoch of its job, or of a job of another size.
 bool is_same_but_for_place(PlanSpec a, PlanSpec b) {
   for (PlanSpec* plan : {&a, &b}) {
-    plan->first_epoch = plan->start_sample = plan->epochs = 0;
+    plan->forget_place();
     plan->world = plan->ranks_per_node = plan->batch = plan->workers = 0;
   }
   return a == b;

@@ -15,6 +15,7 @@ struct SamplerKeys {
   bool shuffle_after_epoch = false;
   bool stick_to_shard = false;
   bool checkpointing = false;
+  uint64_t epochs_before = 0;  ///< dali, webdataset, tf.*: what the process has read when first_epoch begins
   bool persistent_workers = false;   ///< as given to DataLoader
   uint64_t draws = 0;                ///< torch.random ...: what others draw from it before the first epoch
   uint64_t other_draws = 0;          ///< torch.random ...: what others draw from the generator between epochs

@@ -270,6 +270,8 @@ const PlanKey kKeys[] = {
     yes_or_no("shuffle_after_epoch", &PlanSpec::shuffle_after_epoch),
     yes_or_no("stick_to_shard", &PlanSpec::stick_to_shard),
     yes_or_no("checkpointing", &PlanSpec::checkpointing),
+    number("epochs_before", &PlanSpec::epochs_before, 0, kMost32,
+           "epochs that the reading process has had before first_epoch"),
     yes_or_no("persistent_workers", &PlanSpec::persistent_workers),
     number("draws", &PlanSpec::draws, 0, kMost32,
            "32-bit numbers that others draw from the generator before the first epoch"),

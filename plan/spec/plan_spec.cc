@@ -371,6 +371,12 @@ std::string_view format_of_file(std::string_view path) {
   return name.find(".tfrecord") == std::string_view::npos ? "" : "tfrecord";  // "x.tfrecords-00000-of-00010"
 }
 
+void PlanSpec::move_to(uint64_t epoch) {
+  const auto keys = sampler_keys(sampler);
+  if (std::ranges::find(keys, "epochs_before") != keys.end()) epochs_before += epoch - first_epoch;
+  first_epoch = epoch;
+}
+
 bool same_plan(PlanSpec a, const PlanSpec& b) {
   if (a.index.empty() || b.index.empty()) a.index = b.index;
   return a == b;
@@ -383,6 +389,10 @@ Status validate_plan(const PlanSpec& spec) {
   if (spec.epochs != 0 && spec.first_epoch >= spec.epochs) {
     return plan_error("first_epoch", std::to_string(spec.first_epoch),
                       fmt::format("want less than epochs={}, counted from 0", spec.epochs));
+  }
+  if (spec.epochs_before > spec.first_epoch) {
+    return plan_error("epochs_before", std::to_string(spec.epochs_before),
+                      fmt::format("want at most first_epoch={}", spec.first_epoch));
   }
   if (spec.world != 0 && spec.ranks_per_node != 0 && spec.world % spec.ranks_per_node != 0) {
     return plan_error("ranks_per_node", std::to_string(spec.ranks_per_node),

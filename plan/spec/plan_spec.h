@@ -88,6 +88,11 @@ struct PlanSpec : SamplerKeys {
 
   bool operator==(const PlanSpec&) const = default;
 
+  /// Makes it the plan of all that a job like this one reads: from its first epoch on, until it is cancelled.
+  void forget_place() { epochs = first_epoch = start_sample = epochs_before = 0; }
+  /// Makes it one that begins later, with the same process still reading.
+  void move_to(uint64_t epoch);
+
   /// Whether what holds the samples are shards.
   bool names_shards() const { return format == "shards" || format == "tar" || format == "tfrecord"; }
   /// Whether they are read from front to back.

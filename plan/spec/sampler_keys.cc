@@ -89,7 +89,7 @@ SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
   spec.reseed = reseed_of(plan.reseed);
   spec.ranks_per_node = static_cast<uint32_t>(plan.ranks_per_node);
   spec.workers = static_cast<uint32_t>(plan.workers);
-  spec.first_epoch = static_cast<uint32_t>(plan.first_epoch);
+  spec.first_epoch = static_cast<uint32_t>(plan.first_epoch - plan.epochs_before);
   spec.dataset_shuffle = plan.dataset_shuffle;
   spec.accelerate = version_of(plan.accelerate);
   spec.torchdata = version_of(plan.torchdata);

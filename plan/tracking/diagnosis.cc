@@ -83,7 +83,7 @@ class Search {
         make_(make),
         stop_(stop) {
     // Any epoch, from its beginning.
-    spec_.epochs = spec_.first_epoch = spec_.start_sample = 0;
+    spec_.forget_place();
   }
 
   Diagnosis run() {

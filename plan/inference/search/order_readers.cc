@@ -25,7 +25,7 @@ std::vector<Placed> OrderSearch::placed_in(std::span<const SeenOpen> opens, cons
   if (numbering == nullptr) return {};
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
   PlanSpec plan = found.plan;
-  plan.epochs = plan.first_epoch = plan.start_sample = 0;
+  plan.epochs = plan.start_sample = 0;
   plan.world = plan.ranks_per_node = 1;
   const Evidence evidence = evidence_of(opens, *numbering);
   const Epoch epoch(static_cast<uint32_t>(found.plan.first_epoch));

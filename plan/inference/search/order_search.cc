@@ -520,7 +520,7 @@ std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens
     for (PlanSpec plan : goes_on ? std::vector{before.plan} : continuations(before.plan)) {
       if (stop_()) return std::nullopt;
       plan.epochs = 0;
-      plan.first_epoch = before.plan.first_epoch + 1;
+      plan.move_to(before.plan.first_epoch + 1);
       if (auto found = try_epoch(numbering, evidence, std::move(plan), before)) return found;
     }
   }

@@ -13,7 +13,7 @@ namespace {
 PlanSpec order_alone(PlanSpec plan) {
   plan.name = PlanSpec().name;
   plan.index.clear();
-  plan.n = plan.start_sample = plan.workers = 0;
+  plan.n = plan.start_sample = plan.epochs_before = plan.workers = 0;
   plan.world = plan.ranks_per_node = 0;
   if (plan.sampler != "nopfs") plan.batch = PlanSpec().batch;
   return plan;

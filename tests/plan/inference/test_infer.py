@@ -221,6 +221,22 @@ def test_numpy_and_python(mount, library):
     assert_followed(mount, root="train", sampler=sampler, seed=42)
 
 
+@pytest.mark.parametrize("keys", ["dali random_shuffle=true", "dali shuffle_after_epoch=true", "nopfs seed=42 batch=8"])
+def test_dali_and_nopfs(mount, keys):
+    """Readers in the orders of these two, which are not installed: the vectors of their own libraries are in tests/data/golden."""
+    tool = [os.environ["SAMPLER_TOOL"], "n=600", "epochs=3", *f"sampler={keys}".split()]
+    printed = subprocess.run(tool, check=True, capture_output=True, text=True, timeout=60).stdout
+    orders = [[int(sample) for sample in epoch.split()] for epoch in printed.strip().split("\n\n")]
+    assert [len(order) for order in orders] == [600] * 3
+    run_job(mount, LISTED + f"""
+orders = {orders}
+run(3, lambda number: in_order(orders[number]))
+""")
+    sampler, key, _ = keys.replace("=", " ", 1).split(" ", 2)
+    before = {"epochs_before": 1} if sampler == "dali" else {}
+    assert_followed(mount, root="train", sampler=sampler, first_epoch=1, **before, **{key: 42 if key == "seed" else True})
+
+
 def test_strays(mount):
     run_job(mount, LISTED + """
 rng = numpy.random.default_rng(42)

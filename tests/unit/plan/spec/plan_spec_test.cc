@@ -498,6 +498,7 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("file=x record=8 stride=7 seed=1"), {"stride=7", "record=8", "format=ranges"});
   names(refusal("seed=1 list=[1,-2]"), {"list", "array"});
   names(refusal("seed=1 first_epoch=5 epochs=5"), {"first_epoch=5", "epochs=5"});
+  names(refusal("sampler=dali first_epoch=2 epochs_before=3"), {"epochs_before=3", "first_epoch=2"});
   names(refusal("seed=1 world=8 ranks_per_node=3"), {"ranks_per_node=3", "world=8"});
   names(refusal("seed=1 drop_last=maybe"), {"drop_last=maybe", "sampler or loader"});
   names(refusal("seed=1 torch=new"), {"torch=new", "2.6"});

@@ -84,6 +84,11 @@ TEST_CASE("keys that a plan leaves out are left to the sampler") {
   CHECK(spec.torch == kNewestTorch);
 }
 
+TEST_CASE("a process that has read before the plan begins counts from there") {
+  CHECK(spec_of({{"sampler", "dali"}, {"first_epoch", "4"}}).first_epoch == 4);
+  CHECK(spec_of({{"sampler", "dali"}, {"first_epoch", "4"}, {"epochs_before", "3"}}).first_epoch == 1);
+}
+
 TEST_CASE("the keys of frameworks reach their samplers") {
   const SamplerSpec spec = spec_of({{"sampler", "accelerate"},
                                     {"seed", "1"},

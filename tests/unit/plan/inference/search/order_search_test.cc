@@ -264,26 +264,21 @@ TEST_CASE(
 }
 
 TEST_CASE("the next epoch says how an order goes on") {
-  struct Goes {
-    const char* text;
-    const char* key;
-  };
-  for (const Goes& goes : {Goes{"sampler=torch.distributed seed=1", "set_epoch=always"},
-                           {"sampler=torch.distributed seed=1 set_epoch=never", "set_epoch=never"},
-                           {"sampler=torch.random generator=sampler seed=1", "generator=sampler"},
-                           {"sampler=torch.random seed=1 persistent_workers=true", "persistent_workers=true"},
-                           {"sampler=numpy.default_rng seed=1", "method="},
-                           {"sampler=numpy.default_rng seed=1 method=shuffle", "method=shuffle"},
-                           {"sampler=python.random seed=1 reseed=epoch", "reseed=epoch"},
-                           {"sampler=torch.sequential", "torch.sequential"}}) {
+  for (const char* text :
+       {"sampler=torch.distributed seed=1", "sampler=torch.distributed seed=1 set_epoch=never",
+        "sampler=torch.random generator=sampler seed=1",
+        "sampler=torch.random seed=1 persistent_workers=true", "sampler=numpy.default_rng seed=1",
+        "sampler=numpy.default_rng seed=1 method=shuffle", "sampler=python.random seed=1 reseed=epoch",
+        "sampler=nopfs seed=1", "sampler=dali random_shuffle=true", "sampler=dali shuffle_after_epoch=true",
+        "sampler=torch.sequential"}) {
     std::mt19937 random(24);
     const Reader reader{800, {1, 8, 2}, 0.05};
-    const auto spec = *resolve_plan(*parse_plan(goes.text), 1);
+    const auto spec = *resolve_plan(*parse_plan(text), 1);
     OrderSearch search(
         dataset_of(reader.n), [] { return false; }, OrderSearch::Shuffles::none);
     const auto first = opens_of(reader, node_order(spec, reader.n, 0, 0), 60, random);
     const auto found = search.find(first, {}, std::nullopt);
-    INFO(goes.text);
+    INFO(text);
     REQUIRE(found);
     CHECK(found->plan.epochs == 1);
     const Samples next = node_order(spec, reader.n, 1, 0);
