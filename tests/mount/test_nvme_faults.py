@@ -72,7 +72,8 @@ def test_damaged_index(dataset, nvme, how):
         read_all(mount, contents)
         stats = mount.stats()
         assert stats["reads"]["failed"] == stats["nvme"]["checksum_failures"] == 0
-        assert 0 < stats["pfs"]["bytes"] <= TOTAL
+        # A chunk that writing was too slow for is read again where two READs share it.
+        assert 0 < stats["pfs"]["bytes"] < 1.25 * TOTAL
         fill(mount, contents)
         mount.remount()
         read_all(mount, contents)

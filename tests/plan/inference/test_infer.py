@@ -325,10 +325,10 @@ def cat(mount, lines):
 
 def test_files_one_after_the_other(mount):
     cat(mount, "1,60")  # of the 100 of a folder
-    wait_until(lambda: found(mount) and found(mount)["ahead"] > 0, "the order of a folder is found")
+    wait_until(lambda: found(mount) and found(mount).get("ahead", 0) > 0, "the order of a folder is found")
     assert found(mount)["plan"]["root"] == "train/class0"
     cat(mount, "61,160")
-    wait_until(lambda: found(mount)["plan"]["root"] == "train" and found(mount)["ahead"] > 400, "that of all is")
+    wait_until(lambda: found(mount)["plan"]["root"] == "train" and found(mount).get("ahead", 0) > 400, "that of all is")
     reads = mount.stat("fuse.requests.read")
     cat(mount, "161,600")
     assert mount.stat("fuse.requests.read") - reads < 100
@@ -445,7 +445,7 @@ def test_what_the_user_cancels_does_not_come_back(mount):
     cat(mount, "61,300")
     orders = detect(mount)["orders"]
     cat(mount, "301,600")
-    wait_until(lambda: detect(mount)["orders"] > orders, "it was looked again")
+    wait_until(lambda: detect(mount)["orders"] > orders, "it was looked again", SEARCH_SECONDS)
     assert found(mount) is None
 
 
