@@ -119,6 +119,9 @@ Status FuseSession::start(FuseContext& context, std::function<void()> on_unmount
   if (::statx(AT_FDCWD, options_.mountpoint.c_str(), AT_STATX_DONT_SYNC, 0, &st) == 0)
     device_ = makedev(st.stx_dev_major, st.stx_dev_minor);
   context.dirty_pages.mounted_on(device_);
+  // A file keeps the value of when it was opened, and the INIT answer can only lower it.
+  if (::geteuid() == 0 && !context.readahead.begin(device_))
+    log_.info("the kernel's readahead stays at its default: sysfs cannot be written");
   if (door_) door_->start(context);
   loop_.start(session_.get(), "fuse", options_.threads, std::move(on_unmounted));
 

@@ -51,9 +51,6 @@ class FuseSession final : public OwnMount {
   /// The FUSE device; it stays open until the destructor, or close_device().
   int device() const { return fuse_session_fd(session_.get()); }
 
-  /// The device number of the mount; 0 before start().
-  dev_t mount_device() const { return device_; }
-
   /// Unmounts (lazily if busy) and ends the threads; answers that are still on their way do no harm until the
   /// destructor. May be called more than once, not from a FUSE thread.
   void stop();

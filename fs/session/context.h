@@ -20,6 +20,7 @@
 #include "fs/control/files.h"
 #include "fs/control/troubles.h"
 #include "fs/page_cache/dirty_pages.h"
+#include "fs/page_cache/readahead.h"
 #include "fs/session/pending_reads.h"
 #include "plan/placement/placement_map.h"
 #include "plan/plan_manager.h"
@@ -55,6 +56,7 @@ struct FuseContext {
   PlanManager& plans;
   SentinelPages& sentinels;
   DirtyPages& dirty_pages;
+  Readahead& readahead;
   const Clock& clock;
   Metrics& metrics;
   Logger& log;

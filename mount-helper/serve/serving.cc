@@ -158,6 +158,7 @@ Serving::Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::uni
                plans_,
                planning_->staging.sentinels(),
                dirty_pages_,
+               planning_->pusher.readahead(),
                base.clock,
                base.metrics,
                base.log,
@@ -187,8 +188,6 @@ Status Serving::start() {
   if (planning_->placement) planning_->placement->serve(planning_->indexes, plans_);
   const Status started = session_.start(context_, [&signals = base_.signals] { signals.notify(); });
   history_alarm_.ring();
-  if (started && ::geteuid() == 0 && !planning_->pusher.readahead().begin(session_.mount_device()))
-    base_.log.info("the kernel's readahead stays at its default: sysfs cannot be written");
   return started;
 }
 
