@@ -1,13 +1,16 @@
 #!/usr/bin/python3
 """Shuffled epochs from an emulated PFS on one node, by what stands between the PFS and the reader.
 
-    tests/bench/epochs.py [--quick] [--rounds N] [--only computing|spare|jobs]... [--json FILE]
+    tests/bench/epochs.py [--quick] [--rounds N] [--only computing|half|spare|jobs]... [--json FILE]
 
 The PFS just keeps up with the computing if it never idles. Caches hold twice the dataset, the dataset, and half of it.
 What the emulated PFS counted is the witness for what was read; data is compared with the source. With --infer off,
 clairfs fills its tiers at the first touch and evicts nothing, which is the rule of MONARCH. After each epoch the pages
 of rclone's mount, and those of that clairfs, are dropped: memory that is larger than the dataset would be a second
 cache. With a plan, also one that it finds, clairfs drops them itself.
+
+Where tiers hold half of the dataset and computing takes half as long as the PFS for it, no epoch need wait for the PFS from
+the second on, if what it still has to read is spread over the whole epoch.
 
 Where memory is to spare nothing is dropped and nothing computes: what was read once stays in the page cache. A plan must
 then cost neither time nor bytes beside none, and the first epoch without one no more time than the PFS itself.
@@ -157,6 +160,76 @@ def computing(tmp, given, rounds, found):
     for label in CACHES:
         found.add(epochs.table(label), *charts, epochs.epochs_chart(label))
         charts = []
+
+
+# Half of the dataset, computing twice as fast as the PFS
+
+
+class Half(JobCase):
+    """One node that keeps half of the dataset, in the RAM tier or in the NVMe tier, and nothing in the page cache."""
+
+    def __init__(self, tmp, count):
+        super().__init__(tmp, count, epochs=4, bandwidth=20_000_000, compute=0.5, nodes=1)
+
+    def bound(self, share):
+        """Of the first epoch, for which the PFS reads all, and of later ones, for which it reads what is not kept."""
+        epoch = self.size / self.bandwidth
+        return epoch + (self.epochs - 1) * max(0.5, 1 - share) * epoch
+
+    def tiers(self, kind, tmp):
+        half = self.ram(0.5)
+        return ("--ram", half) if kind == "RAM" else ("--ram", 0, "--nvme", f"{tmp}:{half}")
+
+
+HALVES = {"one reader": (), "4 workers": WORKERS}
+
+
+def half_round(case, samples):
+    for kind in ("RAM", "NVMe"):
+        for who, readers in HALVES.items():
+            with case.pfs() as pfs, clairmount.tempdir() as tmp:
+                options = (*CHUNK, *case.tiers(kind, tmp), "--staging", case.staging, "--page-cache", "0")
+                with clairmount.clairfs(pfs.path, *options) as mount:
+                    workers = f"workers={readers[1]}" if readers else ""
+                    (mount.path / ".clairfs/plan").write_text(f"{case.plan().strip()} {workers}\n")
+                    (runs,) = case.read([mount.path], *readers)
+                    require_no_failed_reads(f"half, {kind}, {who}", mount)
+                    record_half(case, f"{kind}, {who}", runs, pfs, mount.stats(), samples)
+
+
+def record_half(case, key, runs, pfs, stats, samples):
+    samples.add(f"half {key} total", sum(run["seconds"] for run in runs))
+    samples.add(f"half {key} later", statistics.mean(run["seconds"] for run in runs[1:]))
+    samples.add(f"half {key} bytes", pfs.counters()["bytes"] / case.least_bytes(0.5))
+    samples.add(f"half {key} written", stats["nvme"]["write_bytes"] / case.size)
+    progress(f"half, {key}: {', '.join(format(run['seconds'], '.2f') for run in runs)} s")
+
+
+def half_table(case, samples):
+    table = Table(
+        f"Tiers of half of the dataset, computing twice as fast as the PFS: {case.epochs} epochs of {case.size / 1e6:.0f} MB "
+        f"from a PFS of {case.bandwidth // 1_000_000} MB/s and {case.latency_us} us"
+    )
+    table.add("lower bound", case.bound(0.5), "s")
+    table.add("lower bound of a later epoch", 0.5 * case.size / case.bandwidth, "s")
+    for kind in ("RAM", "NVMe"):
+        for who in HALVES:
+            key = f"half {kind}, {who}"
+            total = samples.median(f"{key} total") / case.bound(0.5)
+            table.add(f"{kind} tier, {who}: total / bound", total, at_most=planned.MOST_TOTAL)
+            table.add(f"{kind} tier, {who}: a later epoch", samples.median(f"{key} later"), "s")
+            table.add(f"{kind} tier, {who}: PFS bytes / least", samples.median(f"{key} bytes"), at_most=1.01)
+            if kind == "NVMe":
+                table.add(f"{kind} tier, {who}: written to it", samples.median(f"{key} written"), "S")
+    return table
+
+
+def half(tmp, given, rounds, found):
+    case = Half(tmp / "half", 512 if given.quick else 640)
+    for round_ in range(rounds):
+        progress(f"half of the dataset, round {round_ + 1} of {rounds}")
+        half_round(case, found.samples)
+    found.add(half_table(case, found.samples))
 
 
 # Memory to spare
@@ -330,7 +403,7 @@ def jobs(tmp, given, rounds, found):
     found.add(jobs_table(title, found.samples))
 
 
-PARTS = {"computing": computing, "spare": spare, "jobs": jobs}
+PARTS = {"computing": computing, "half": half, "spare": spare, "jobs": jobs}
 
 
 def main():

@@ -7,6 +7,7 @@ import statistics
 import benchlib
 import clairmount
 from benchlib import MIB, reader, write_list
+from packed import Packed
 
 NODES = 4
 BATCH = 16  # samples of a node
@@ -25,6 +26,7 @@ class JobCase:
     staging = 8 * MIB
     sampler = "torch.distributed"
     batch_of_plan = BATCH  # the key `batch` of that sampler
+    samples_keys = ""  # of the plan, where the samples are not the files
 
     def __init__(self, tmp, count, epochs, bandwidth, compute, nodes=NODES):
         self.tmp = tmp
@@ -34,10 +36,7 @@ class JobCase:
         self.bandwidth = bandwidth
         self.latency_us = 1000
         self.source = tmp / "src"
-        self.names = benchlib.make_dataset(self.source, self.count, self.mean)
-        self.size = benchlib.bytes_of(self.source, self.names)
-        # What keeping the dataset takes: whole pages.
-        self.padded = benchlib.padded(self.source, self.names)
+        self.make_data()
         self.steps = self.count // self.nodes // self.batch  # of an epoch
         self.set_compute(compute)
         self.orders, self.sums = [], []
@@ -48,15 +47,28 @@ class JobCase:
             first += orders[0][: self.batch]
             lists = [write_list(tmp / f"order-{node}-{e}", order) for e, order in enumerate(orders)]
             self.orders.append(lists)
-            self.sums.append([run["sum"] for run in reader("files", self.source, *lists, "--sum")])
-        self.first_batches = benchlib.bytes_of(self.source, first) / bandwidth  # seconds that the PFS needs for them
+            self.sums.append([run["sum"] for run in reader(*self.words(self.source), *lists, "--sum")])
+        self.first_batches = self.bytes_of(first) / bandwidth  # seconds that the PFS needs for them
         self.measure_warm()
+
+    def make_data(self):
+        """`names`: the samples, as bench_reader lists them. `padded`: what keeping them takes, whole pages."""
+        self.names = benchlib.make_dataset(self.source, self.count, self.mean)
+        self.size = self.bytes_of(self.names)
+        self.padded = benchlib.padded(self.source, self.names)
+
+    def bytes_of(self, names):
+        return benchlib.bytes_of(self.source, names)
+
+    def words(self, root):
+        """How bench_reader reads samples below `root`."""
+        return "files", root
 
     def measure_warm(self):
         """What reading a batch takes from the warm page cache of the source, after such pauses as there will be."""
-        reader("files", self.source, self.orders[0][0])
+        reader(*self.words(self.source), self.orders[0][0])
         paced = ("--batch", self.batch, "--compute-us", self.compute_us, "--sum")
-        self.warm_batch = statistics.median(reader("files", self.source, self.orders[0][0], *paced)[0]["waits"])
+        self.warm_batch = statistics.median(reader(*self.words(self.source), self.orders[0][0], *paced)[0]["waits"])
 
     def set_compute(self, compute):
         self.compute_us = int(1e6 * compute * self.size / self.bandwidth / self.steps)
@@ -82,7 +94,7 @@ class JobCase:
 
     def plan(self):
         keys = f"sampler={self.sampler} batch={self.batch_of_plan} seed=1 epochs={self.epochs}"
-        return f"name=bench {keys} world={self.nodes} ranks_per_node=1\n"
+        return f"name=bench {self.samples_keys} {keys} world={self.nodes} ranks_per_node=1\n"
 
     def barrier(self):
         """Options of one read() that make every batch end with a barrier."""
@@ -101,7 +113,7 @@ class JobCase:
                 batches += ("--compute-us", self.compute_us)
             runs = []
             for orders in [[order] for order in self.orders[node]] if dropping else [self.orders[node]]:
-                runs += reader("files", roots[node], *orders, *batches, "--sum", *options)
+                runs += reader(*self.words(roots[node]), *orders, *batches, "--sum", *options)
                 if dropping:
                     reader("drop", roots[node], orders[0])
             for epoch, run in enumerate(runs):
@@ -125,3 +137,23 @@ class JobCase:
         waits = [wait for run in runs for wait in run["waits"]]
         warm = self.warm_batch if warm is None else warm
         return max(0, sum(waits) - len(waits) * warm) / sum(run["seconds"] for run in runs)
+
+
+class RecordsCase(JobCase):
+    """The samples are records of one LMDB, or of a raw file where Python's lmdb is not installed. They are read through a
+    mapping with MADV_RANDOM, as most training code sets it."""
+
+    def make_data(self):
+        packed = Packed(self.source, self.count, self.mean, ("lmdb", "raw"))
+        kind = next(iter(packed.files))
+        self.file, self.samples_keys, self.names = packed.files[kind], packed.plans[kind], packed.ranges[kind]
+        for other in set(packed.files.values()) - {self.file}:
+            (self.source / other).unlink()
+        self.size = packed.size
+        self.padded = benchlib.padded(self.source, [self.file])
+
+    def bytes_of(self, names):
+        return sum(int(name.split()[1]) for name in names)
+
+    def words(self, root):
+        return "records", root / self.file, "random"

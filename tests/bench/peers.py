@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """What peers are worth: a job of two or four nodes on an emulated PFS that all of them share.
 
-    tests/bench/peers.py [--quick] [--rounds N] [--only job|death|idle|start]... [--json FILE]
+    tests/bench/peers.py [--quick] [--rounds N] [--only job|records|death|idle|start]... [--json FILE]
 
 The nodes are ranks of mpiexec on this machine, each with a mount and a reader of its own. Computing takes half as
 long again as the PFS needs for the dataset once, so that the PFS is not the bound of the first epoch. What the
 emulated PFS counted is the witness for what was read. Data is compared with the source. The other ways to read, those
-of epochs.py, have as much cache on each node, and nodes know nothing of each other.
+of epochs.py, have as much cache on each node, and nodes know nothing of each other. The same of the records of one
+LMDB, which readers map.
 """
 
 import concurrent.futures
@@ -20,7 +21,7 @@ import benchlib
 import clairjob
 import clairmount
 from benchlib import Findings, Table, progress, reader
-from jobcase import BATCH, NODES, JobCase, require_no_failed_reads
+from jobcase import BATCH, NODES, JobCase, RecordsCase, require_no_failed_reads
 
 COMPUTE = 1.5  # times what the PFS needs for the dataset
 IDLE_SECONDS, QUICK_IDLE_SECONDS = 20, 10
@@ -28,10 +29,10 @@ SETTLE_SECONDS = 5
 DEATH_SECONDS = 3.5  # a node is late when it was silent for 3 s (net/group/membership.h); then the PFS is read
 
 
-def make_case(tmp, nodes, quick):
-    tmp = tmp / f"{nodes}-nodes"
+def make_case(tmp, nodes, quick, kind=JobCase):
+    tmp = tmp / f"{kind.__name__}-{nodes}-nodes"
     tmp.mkdir()
-    return JobCase(tmp, 512 if quick else 640, 3 if quick else 4, 20_000_000, COMPUTE, nodes)
+    return kind(tmp, 512 if quick else 640, 3 if quick else 4, 20_000_000, COMPUTE, nodes)
 
 
 def job_round(case, label, share, samples, *options):
@@ -155,6 +156,24 @@ def job_chart(case, cases, others, samples):
     }
     title = f"{case.nodes} nodes, {case.epochs} epochs: time and PFS bytes over the least possible"
     return benchlib.bars(title, "times the least possible", labels.values(), series, (1, "bound"))
+
+
+# Records of one file
+
+RECORD_SHARES = {"records, N·D = 1.5 S": 1.5, "records, N·D = 1.0 S": 1.0, "records, N·D = 0.5 S": 0.5}
+
+
+def records_table(case, samples):
+    table = Table(f"{case.nodes} nodes, {case.count:,} records of {case.file}, {case.size / 1e6:.0f} MB, {case.epochs} epochs")
+    for label, share in RECORD_SHARES.items():
+        key = f"{case.nodes} {label}"
+        enough = share >= 1
+        table.add(f"{label}: total / lower bound", samples.median(f"{key} total / bound"), at_most=1.05)
+        table.add(f"{label}: PFS bytes / least", samples.median(f"{key} bytes"), at_most=1.02 if enough else 1.05)
+        network = samples.median(f"{key} network") / case.epochs / (case.size * (case.nodes - 1) / case.nodes)
+        table.add(f"{label}: from peers an epoch / (N-1)/N·S", network, at_most=1.1)
+        table.add(f"{label}: stall, later epochs", 100 * samples.median(f"{key} stall later"), "%")
+    return table
 
 
 # A node dies
@@ -301,14 +320,15 @@ def start_table(samples):
 
 
 def main():
-    given = benchlib.arguments(__doc__, "default: 5; with --quick 2", ("job", "death", "idle", "start"))
+    given = benchlib.arguments(__doc__, "default: 5; with --quick 2", ("job", "records", "death", "idle", "start"))
     parts = given.only
     found = Findings(given)
     samples = found.samples
     rounds = given.rounds or (2 if given.quick else 5)
     with clairmount.tempdir() as tmp:
         others = others_of(found) if "job" in parts else {}
-        cases = {nodes: make_case(tmp, nodes, given.quick) for nodes in ((2, 4) if "job" in parts else (4,))}
+        needed = (2, 4) if "job" in parts else (4,) if {"death", "idle"} & set(parts) else ()
+        cases = {nodes: make_case(tmp, nodes, given.quick) for nodes in needed}
         if "job" in parts:
             for round_ in range(rounds):
                 for nodes, case in cases.items():
@@ -321,6 +341,16 @@ def main():
             for nodes, case in cases.items():
                 measured = cases_of(nodes, given.quick)
                 found.add(job_table(case, measured, others, samples), job_chart(case, measured, others, samples))
+        if "records" in parts:
+            packed = [make_case(tmp, nodes, given.quick, RecordsCase) for nodes in (2, 4)]
+            for round_ in range(rounds):
+                for case in packed:
+                    progress(f"{case.nodes} nodes on records, round {round_ + 1} of {rounds}")
+                    case.measure_warm()
+                    for label, share in RECORD_SHARES.items():
+                        job_round(case, label, share, samples)
+            for case in packed:
+                found.add(records_table(case, samples))
         if "death" in parts:
             for round_ in range(rounds):
                 progress(f"death of a node, round {round_ + 1} of {rounds}")
