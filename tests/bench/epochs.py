@@ -178,7 +178,10 @@ class Half(JobCase):
 
     def tiers(self, kind, tmp):
         half = self.ram(0.5)
-        return ("--ram", half) if kind == "RAM" else ("--ram", 0, "--nvme", f"{tmp}:{half}")
+        if kind == "RAM":
+            return "--ram", half
+        tmp.chmod(0o700)
+        return "--ram", 0, "--nvme", f"{tmp}:{half}"
 
 
 HALVES = {"one reader": (), "4 workers": WORKERS}

@@ -91,7 +91,7 @@ def main():
     more = samples.median("memory cheap") - samples.median("memory off")
     table.add("memory, --infer cheap less off", more, "MiB", at_most=16)
     found.add(table)
-    table = Table(f"A training on all {os.cpu_count()} cores: seconds for the same work beside --infer off")
+    table = Table(f"The first seconds of a training on all {os.cpu_count()} cores, in which most is searched for")
     table.add("--infer off", samples.median("training off"), "s")
     for mode in TRAINING_MODES[1:]:
         table.add(f"--infer {mode} over off", samples.ratio(f"training {mode}", "training off"), at_most=1.005)
