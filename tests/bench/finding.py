@@ -3,11 +3,12 @@
 
     tests/bench/finding.py [--quick] [--rounds N] [--json FILE]
 
-A DataLoader of two workers over an ImageFolder, with a DistributedSampler (an order that is found without a search) and
-with shuffle=True after torch.manual_seed() and a model (a seed that is searched for). The files are read and not decoded:
-a training that computes leaves the search more time. Opens are those that the mount says it took; seconds are those from
-the start of the epoch, workers and all, to the moment at which the plan is in force, as seen every 20 ms. Requests are
-those of the second and third epoch, less those of reading the counters.
+A DataLoader of two workers over an ImageFolder, with a DistributedSampler (an order that is found without a search) and with
+shuffle=True after torch.manual_seed() and a model (a seed that is searched for). The files are read and not decoded, and
+nothing computes, so that both cores are busy; then the same where computing (sleeping) takes 4,000 samples a second, as the
+GPUs of a node do. Opens are those that the mount says it took; seconds are those from the start of the epoch, workers and
+all, to the moment at which the plan is in force, as seen every 20 ms. Requests are those of the second and third epoch, less
+those of reading the counters.
 
 Then the latter script on an emulated PFS with a RAM tier of half the dataset, a batch computing (sleeping) for as long as
 the PFS takes for its bytes: later epochs beside those of the plan that the mount printed, registered before the start.
@@ -43,6 +44,13 @@ sampler = None
 batches = DataLoader(data, batch_size=BATCH, shuffle=True, num_workers=WORKERS)
 """,
 }
+# Label, script, and seconds that computing takes for a byte.
+FILE_BYTES = 4000
+CASES = (
+    ("DistributedSampler", "DistributedSampler", 0.0),
+    ("shuffle=True", "shuffle=True", 0.0),
+    ("shuffle=True, 4,000 samples/s", "shuffle=True", 1 / (4000 * FILE_BYTES)),
+)
 # Prints the requests so far and the time at the beginning of the first epoch and after each.
 JOB = """
 import json, sys, time
@@ -132,18 +140,18 @@ def seconds_later(told):
     return told[-1]["at"] - told[1]["at"]
 
 
-def find(source, size, script, samples):
+def find(source, size, label, script, pause, samples):
     with clairmount.clairfs(source, "--ram", 2 * size) as mount:
         with Watch(mount) as watch:
-            told = train(mount, script)
+            told = train(mount, script, pause)
         begin, end = told[0]["at"], told[1]["at"]
         found = watch.found if watch.found is not None else told[-1]["at"]
-        samples.add(f"{script} seconds", found - begin)
-        samples.add(f"{script} epoch", (found - begin) / (end - begin))
-        samples.add(f"{script} opens", watch.first.get("opens", 0))
+        samples.add(f"{label} seconds", found - begin)
+        samples.add(f"{label} epoch", (found - begin) / (end - begin))
+        samples.add(f"{label} opens", watch.first.get("opens", 0))
         for name, count in zip(("requests", "other requests"), requests_a_sample(told), strict=True):
-            samples.add(f"{script} {name}", count)
-        progress(f"{script}: found after {found - begin:.2f} s of {end - begin:.2f}")
+            samples.add(f"{label} {name}", count)
+        progress(f"{label}: found after {found - begin:.2f} s of {end - begin:.2f}")
 
 
 def emulated_pfs(source):
@@ -184,12 +192,12 @@ def main():
     count, of_pfs = (20_000, 1000) if given.quick else (100_000, 3000)
     in_vain = 0
     with clairmount.tempdir() as tmp:
-        small = benchlib.bytes_of(tmp / "small", benchlib.make_dataset(tmp / "small", count, 4000))
+        small = benchlib.bytes_of(tmp / "small", benchlib.make_dataset(tmp / "small", count, FILE_BYTES))
         large = benchlib.bytes_of(tmp / "large", benchlib.make_dataset(tmp / "large", of_pfs))
         for round_ in range(rounds):
             progress(f"finding, round {round_ + 1} of {rounds}")
-            for script in SCRIPTS:
-                find(tmp / "small", small, script, samples)
+            for case in CASES:
+                find(tmp / "small", small, *case, samples)
             in_vain += not compare_epochs(tmp / "large", large, samples)
     found.add(table_of_finding(count, samples))
     table = Table(f"{EPOCHS} epochs of {large / 1e6:.0f} MB in {of_pfs:,} files from a PFS, shuffle=True, RAM tier 0.5 S")
@@ -208,13 +216,13 @@ def missing_packages():
 
 def table_of_finding(count, samples):
     table = Table(f"Scripts that register nothing: {count:,} files of 4 KB, {WORKERS} workers, batches of {BATCH}")
-    for script in SCRIPTS:
+    for label, script, _ in CASES:
         searched = script == "shuffle=True"
-        table.add(f"{script}: opens until it was found", samples.median(f"{script} opens"), at_most=None if searched else 200)
-        table.add(f"{script}: seconds until it was in force", samples.median(f"{script} seconds"), "s", at_most=None if searched else 1)
-        table.add(f"{script}: that, of the first epoch", samples.median(f"{script} epoch"), at_most=1)
-        table.add(f"{script}: requests a sample, later epochs", samples.median(f"{script} requests"))
-        table.add(f"{script}: the same without Python's isatty()", samples.median(f"{script} other requests"), at_most=0.03)
+        table.add(f"{label}: opens until it was found", samples.median(f"{label} opens"), at_most=None if searched else 200)
+        table.add(f"{label}: seconds until it was in force", samples.median(f"{label} seconds"), "s", at_most=None if searched else 1)
+        table.add(f"{label}: that, of the first epoch", samples.median(f"{label} epoch"), at_most=1)
+        table.add(f"{label}: requests a sample, later epochs", samples.median(f"{label} requests"))
+        table.add(f"{label}: the same without Python's isatty()", samples.median(f"{label} other requests"), at_most=0.03)
     return table
 
 
