@@ -549,6 +549,12 @@ TEST_CASE("a registered plan is looked for after the next mount, with the epoch 
       node.plans->stop();
       CHECK(saved()[0].first_epoch == 1);
     }
+    SECTION("read to its end") {
+      for (uint32_t epoch = 0; epoch < 9; ++epoch) {
+        node.read(101, kUnlikely, 0, ReadersFixture::kFiles, epoch);
+        CHECK(node.settle());
+      }
+    }
     SECTION("cancelled") {
       REQUIRE(node.plans->cancel("training"));
     }
