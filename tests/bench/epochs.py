@@ -162,6 +162,13 @@ def computing(tmp, given, rounds, found):
         charts = []
 
 
+def in_rounds(what, case, rounds, found, one_round, table):
+    for round_ in range(rounds):
+        progress(f"{what}, round {round_ + 1} of {rounds}")
+        one_round(case, found.samples)
+    found.add(table(case, found.samples))
+
+
 # Half of the dataset, computing twice as fast as the PFS
 
 
@@ -229,10 +236,7 @@ def half_table(case, samples):
 
 def half(tmp, given, rounds, found):
     case = Half(tmp / "half", 512 if given.quick else 640)
-    for round_ in range(rounds):
-        progress(f"half of the dataset, round {round_ + 1} of {rounds}")
-        half_round(case, found.samples)
-    found.add(half_table(case, found.samples))
+    in_rounds("half of the dataset", case, rounds, found, half_round, half_table)
 
 
 # Memory to spare
@@ -326,10 +330,7 @@ def spare_table(case, samples):
 
 def spare(tmp, given, rounds, found):
     case = Spare(tmp / "spare", 512 if given.quick else 2048)
-    for round_ in range(rounds):
-        progress(f"memory to spare, round {round_ + 1} of {rounds}")
-        spare_round(case, found.samples)
-    found.add(spare_table(case, found.samples))
+    in_rounds("memory to spare", case, rounds, found, spare_round, spare_table)
 
 
 # Two jobs on one mount

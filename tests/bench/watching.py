@@ -22,7 +22,7 @@ from benchlib import MIB, Findings, Table, cpu_seconds, in_parallel, progress, r
 MODES = ("off", "cheap")
 BYTES = 16_000  # small files: the more reads a second, the more watching costs
 TRAINING_MODES = ("off", "cheap", "full")
-STEPS = 2_000  # files of each process of a training: some 10 s
+STEPS = 2_000  # files of each process of a training: some 6 s
 # A file, then work that no cache holds: 16 MiB through a checksum.
 TRAINING = """
 import os, sys, zlib
