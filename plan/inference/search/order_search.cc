@@ -309,12 +309,14 @@ std::optional<FoundOrder> OrderSearch::try_folder(FileId folder, std::span<const
   const Candidates candidates(facts);
   const size_t likely = candidates.seeds(0).size();
   std::vector<uint64_t> seeds = candidates.seeds(all_seeds ? kOtherSeeds : 0);
-  if (which == Which::others) seeds.erase(seeds.begin(), seeds.begin() + static_cast<std::ptrdiff_t>(likely));
+  const bool unlikely = which == Which::others || which == Which::rest;
+  if (unlikely) seeds.erase(seeds.begin(), seeds.begin() + static_cast<std::ptrdiff_t>(likely));
   for (const Numbering& numbering : numberings_.of(folder)) {
+    if (unlikely && (numbering.index->size() > kQuick) != (which == Which::rest)) continue;
     const Evidence evidence = evidence_of(opens, numbering);
     if (evidence.views.empty()) continue;
     for (const PlanSpec& order : candidates.unseeded()) {
-      if (which == Which::others || awaited_) break;
+      if (unlikely || awaited_) break;
       const bool from_start = is_sequential_order(order) && !goes_on;
       if (auto found = try_order(numbering, evidence, order, facts, from_start)) return found;
     }
@@ -370,7 +372,7 @@ std::optional<FoundOrder> OrderSearch::try_one_by_one(const Look& look, const Re
   }
   look_ends_ = begun + most;
   for (const FileId folder : looked_in) {
-    if (found || over() || look.later) break;
+    if (found || over() || look.many_seeds) break;
     found = try_folder(folder, look.opens, facts, look.goes_on, look.which, look.all_seeds);
   }
   const double used = cpu_seconds() - begun;

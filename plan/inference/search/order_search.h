@@ -78,11 +78,15 @@ class OrderSearch {
   /// Which orders are compared.
   enum class Which : uint8_t {
     likely,    ///< those without a seed, and with one that people like
-    others,    ///< those with any other seed below a thousand, or a year: ten times as many
+    others,    ///< those of kQuick samples with any other seed below a thousand, or a year
     seeds,     ///< torch's with any seed up to a million, where the others were compared of late
     shuffles,  ///< then what DataLoader may have drawn
+    rest,      ///< then the others of more samples
     any
   };
+  /// Nine thousand orders of no more samples take half a second, as the likeliest shuffles do. Those of more
+  /// take up to kCoreSeconds / 4.
+  static constexpr uint32_t kQuick = 10000;
   /// Readers whose efforts are remembered: those that are looked at, and as many that were.
   static constexpr size_t kMostReaders = 2 * (ProcessTree::kMostReaders + 1);
   /// So many are enough for all seeds that are tried: one look tells them apart.
@@ -97,7 +101,7 @@ class OrderSearch {
   /// Which shuffles with torch's default generator are tried: those that follow from usual values of
   /// torch.manual_seed(), which takes tens of core-seconds, or all 2^32, which takes hundreds.
   enum class Shuffles { none, usual, all };
-  /// `stop` is asked before each order, from any thread. Reads nothing of the source but its catalog.
+  /// `stop` is asked before each order, from any thread, and may wait. Reads only the source's catalog.
   /// `when_idle`: as in SeedSearchOptions.
   OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles = Shuffles::usual,
               bool when_idle = true);
@@ -196,7 +200,7 @@ class OrderSearch {
     size_t look_at = 0;                 ///< opens
     size_t telling_at = SIZE_MAX;       ///< opens
     size_t all_seeds_at = 0;            ///< opens from which on all seeds are tried
-    bool seeds_due = false;             ///< of the last look at other seeds: a million come after it
+    bool seeds_due = false;             ///< in the last look at others: a million, and the rest
     bool shuffles_due = false;          ///< and shuffles
     size_t suggestions_at = 0;          ///< opens from which on what was suggested is tried
     uint64_t suggestions_seen = 0;      ///< of all that were suggested since the start
@@ -210,7 +214,8 @@ class OrderSearch {
     std::span<const SeenOpen> opens;        ///< the newest
     std::span<const SeenOpen> first_opens;  ///< of them all; for those of many seeds
     Which which = Which::any;
-    bool later = false;              ///< seeds or shuffles: the others were compared before
+    bool later = false;              ///< a pass after the first one of unlikely orders
+    bool many_seeds = false;         ///< seeds or shuffles
     bool suggested = false;          ///< what was suggested is due
     bool all_seeds = false;          ///< seeds are due that few people like
     bool goes_on = false;            ///< what was found before goes through files in turn

@@ -153,7 +153,7 @@ std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<Seen
     if (found) return found;
   }
   using Which = OrderSearch::Which;
-  for (const Which which : {Which::likely, Which::others, Which::seeds, Which::shuffles}) {
+  for (const Which which : {Which::likely, Which::others, Which::seeds, Which::shuffles, Which::rest}) {
     auto found = due.first_of([&](const WatchedReaders& one, const Opens& theirs) {
       return search.find(theirs, one.facts, before, number_of(one.readers), which);
     });

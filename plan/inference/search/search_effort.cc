@@ -56,17 +56,18 @@ OrderSearch::Look OrderSearch::begin_look(std::span<const SeenOpen> opens,
   look.first_opens = opens.first(std::min(opens.size(), kMostOpens));
   look.opens = opens.last(std::min(opens.size(), kMostOpens));
   look.which = which;
-  look.later = which == Which::seeds || which == Which::shuffles;
-  look.all_seeds = others && look.opens.size() >= effort.all_seeds_at;
+  look.many_seeds = which == Which::seeds || which == Which::shuffles;
+  look.later = look.many_seeds || which == Which::rest;
   look.goes_on = before && is_sequential_order(before->plan);
   const auto shuffles = shuffles_.find(folders(look.first_opens, std::nullopt).front());
   look.goes_on_shuffling = (before && is_of_epoch_seed(before->plan)) ||
                            (shuffles != shuffles_.end() && shuffles->second.search.has_begun());
-  if (look.all_seeds) effort.all_seeds_at = look.opens.size() * kAllSeedsAgain;
   if (others) {
-    effort.seeds_due = look.all_seeds;
-    effort.shuffles_due = look.all_seeds || look.goes_on_shuffling;
+    effort.seeds_due = look.opens.size() >= effort.all_seeds_at;
+    effort.shuffles_due = effort.seeds_due || look.goes_on_shuffling;
+    if (effort.seeds_due) effort.all_seeds_at = look.opens.size() * kAllSeedsAgain;
   }
+  look.all_seeds = which != Which::likely && effort.seeds_due;
   return look;
 }
 

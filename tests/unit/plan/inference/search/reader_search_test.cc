@@ -25,8 +25,8 @@ struct Job {
 };
 
 struct Mounted {
-  Mounted() {
-    source.catalog = made_up_catalog(std::vector<uint64_t>(kFiles, 1000), 4096);
+  explicit Mounted(uint32_t files = kFiles) {
+    source.catalog = made_up_catalog(std::vector<uint64_t>(files, 1000), 4096);
     add(50, 1, false);
   }
   void add(uint32_t process, uint32_t parent, bool forked) {
@@ -112,13 +112,13 @@ struct Mounted {
   std::map<uint32_t, ProcessFacts> processes;
 };
 
-Samples order(const std::string& text, uint32_t epoch = 0) {
-  auto plan = plan_over(kFiles, text);
+Samples order(const std::string& text, uint32_t epoch = 0, uint32_t files = kFiles) {
+  auto plan = plan_over(files, text);
   return order_of(plan, epoch);
 }
 
-Samples any_order(std::mt19937& random) {
-  Samples samples(kFiles);
+Samples any_order(std::mt19937& random, uint32_t files = kFiles) {
+  Samples samples(files);
   std::iota(samples.begin(), samples.end(), 0);
   std::shuffle(samples.begin(), samples.end(), random);
   return samples;
@@ -405,8 +405,9 @@ namespace {
 /// A job in an order that nobody knows and one with a seed, which open in turn. Torch's samplers are tried
 /// with the seeds below `seeds`, of shuffles only what usual values give.
 struct BesideUnknown {
-  BesideUnknown(const std::string& text, uint64_t seeds)
-      : search(
+  BesideUnknown(const std::string& text, uint64_t seeds, uint32_t files = kFiles)
+      : m(files),
+        search(
             m.source, [] { return false; },
             {.all_seeds = false,
              .plausible_seeds = seeds,
@@ -415,8 +416,8 @@ struct BesideUnknown {
              .when_idle = false},
             UINT64_MAX) {
     search.allow(std::numeric_limits<double>::infinity());
-    const auto one = m.opens_of(Job{100, any_order(m.random), {1, 8, 0, 2}}, 60);
-    const auto other = m.opens_of(Job{200, order(text), {1, 8, 0, 2}}, 60);
+    const auto one = m.opens_of(Job{100, any_order(m.random, files), {1, 8, 0, 2}}, 60);
+    const auto other = m.opens_of(Job{200, order(text, 0, files), {1, 8, 0, 2}}, 60);
     for (size_t i = 0; i < one.size(); ++i) opens.insert(opens.end(), {one[i], other[i]});
     for (const SeenOpen& open : opens) tree.note(open.thread, TimePoint(std::chrono::hours(1)));
     readers = watched_readers(tree, opens, [](const Readers&) { return true; });
@@ -446,6 +447,15 @@ TEST_CASE("orders with any seed are compared for everybody before shuffles are s
   CHECK(found->plan.seed == "14");
   CHECK(f.tried_in_vain() == 0);
   CHECK(f.search.orders() < 100'000);  // nor was a million of them
+}
+
+TEST_CASE("orders of many samples with other seeds are compared after shuffles, which take less") {
+  constexpr uint64_t kSeeds = 1000;
+  BesideUnknown f("sampler=numpy.default_rng seed=14", kSeeds, OrderSearch::kQuick + 1);
+  const auto found = f.look();
+  REQUIRE(found);
+  CHECK(found->plan.seed == "14");
+  CHECK(f.tried_in_vain() > 4 * kSeeds);  // of two samplers, in two passes: and shuffles
 }
 
 TEST_CASE("all seeds of torch's samplers are tried for everybody before shuffles are searched for anybody") {
