@@ -63,7 +63,11 @@ std::string chance_text(double log_chance) {
 
 Inference::Searching::Searching(const DatasetSource& dataset, InferMode mode, bool when_idle)
     : orders(
-          dataset, [this] { return stopping || (other_reader && all_likely); },
+          dataset,
+          [this] {
+            pace.keep([this] { return stopped(); });
+            return stopped();
+          },
           mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual, when_idle) {}
 
 Inference::Inference(Deps deps)

@@ -33,6 +33,7 @@
 #include "cache/base/mutex.h"
 #include "cache/chunks/tier_policy.h"
 #include "cache/tasks/alarm.h"
+#include "cache/tasks/idle_pace.h"
 #include "cache/tasks/idle_thread.h"
 #include "cache/tasks/step_thread.h"
 #include "plan/inference/readers/process_tree.h"
@@ -138,12 +139,14 @@ class Inference {
   /// The state of a search, which may outlive this.
   struct Searching {
     Searching(const DatasetSource& dataset, InferMode mode, bool when_idle);
+    bool stopped() const { return stopping || (other_reader && all_likely); }
 
     std::atomic<bool> stopping{false};
     // Another reader came since, or one has opened enough to tell more: likely orders are compared before
     // unlikely ones are any further.
     std::atomic<bool> other_reader{false};
     std::atomic<bool> all_likely{false};  // were compared
+    IdlePace pace;                        // of all its threads
     OrderSearch orders;  // of one thread at a time: `order-search`, which `inference` waits for
   };
   /// Plans that the user refused, by folder and sampler.

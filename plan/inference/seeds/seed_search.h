@@ -86,7 +86,7 @@ struct SeedSearchOptions {
   double core_seconds = std::numeric_limits<double>::infinity();
   bool when_idle = true;            ///< SCHED_IDLE: only while no core has anything else to do
   double other_orders = 0;          ///< tried elsewhere on the same opens
-  std::function<bool()> stop = {};  ///< asked by each thread every few milliseconds; empty: never
+  std::function<bool()> stop = {};  ///< asked by each thread every few milliseconds, may wait; empty: never
   SeedSearchProgress* progress = nullptr;
   const SeedKernel* kernel = nullptr;  ///< null: the fastest
 };

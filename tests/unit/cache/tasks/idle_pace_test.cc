@@ -1,0 +1,97 @@
+#include "cache/tasks/idle_pace.h"
+
+#include <atomic>
+#include <ctime>
+#include <thread>
+
+#include <sched.h>
+
+#include "cache/tasks/idle_thread.h"
+#include "tests/support/catch.h"
+#include "tests/support/eventually.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Uses some milliseconds of a core, and far less than half of the time that it takes: as where others want
+// it.
+void work_beside_others() {
+  const auto used = [] {
+    timespec now = {};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  };
+  while (used() < 5ms) {
+  }
+  std::this_thread::sleep_for(200ms);
+}
+
+// There is nothing left for days.
+void overdraw(IdlePace& pace) {
+  (void)pace.take(1h, steady_now());
+}
+
+}  // namespace
+
+TEST_CASE("of busy cores a second may be taken at once, then a two-hundredth of their time") {
+  IdlePace pace(4);
+  TimePoint now = steady_now();
+  CHECK(pace.take(400ms, now) == 0s);
+  CHECK(in_seconds(pace.take(600ms, now)) == Approx(0).margin(1e-6));
+  CHECK(in_seconds(pace.take(20ms, now)) == Approx(1));  // four cores give 20 ms a second
+  now += 1s;
+  CHECK(in_seconds(pace.take(0s, now)) == Approx(0).margin(1e-6));
+  CHECK(in_seconds(pace.take(10ms, now)) == Approx(0.5));
+  now += 24h;
+  CHECK(pace.take(1s, now) == 0s);  // no more is saved than that
+  CHECK(in_seconds(pace.take(1s, now)) == Approx(50));
+}
+
+TEST_CASE("an idle thread that has taken too much of busy cores waits until it is told to stop") {
+  IdlePace pace(1);
+  overdraw(pace);
+  std::atomic<bool> stopping{false};
+  AwaitedCount asked;
+  std::atomic<bool> kept{false};
+  IdleThread thread("idle", [&] {
+    pace.keep([] { return true; });
+    work_beside_others();
+    pace.keep([&] {
+      asked.raise();
+      return stopping.load();
+    });
+    kept = true;
+  });
+  CHECK(asked.reaches(3));  // it waits
+  CHECK(!kept);
+  stopping = true;
+  CHECK(thread.is_over_within(1min));
+  CHECK(kept);
+}
+
+TEST_CASE("a thread that is hurried, or never was an idle one, does not wait") {
+  IdlePace pace(1);
+  overdraw(pace);
+  AwaitedCount asked;
+  const auto work = [&] {
+    pace.keep([] { return true; });
+    work_beside_others();
+    pace.keep([&] {
+      asked.raise();
+      return false;
+    });
+  };
+  SECTION("hurried") {
+    IdleThread thread("idle", work);
+    CHECK(asked.reaches(1));
+    thread.hurry();
+    CHECK(thread.wait(1min));
+  }
+  SECTION("never idle") {
+    IdleThread thread("idle", work, false);
+    CHECK(thread.wait());
+    CHECK(asked.value() == 0);
+  }
+}
