@@ -10,6 +10,7 @@ import random
 import struct
 import subprocess
 import tarfile
+import time
 
 import clairmount
 import pytest
@@ -239,9 +240,9 @@ def test_workers_whose_dataset_looks_for_its_samples_first(tmp, workers):
     assert bytes_read <= total + pages
 
 
-def dali(root, places, answers):
+def dali(root, places, answers, computing=0):
     """NVIDIA/DALI, dali/operators/reader/loader/indexed_file_loader.h (ReadSample) with dont_use_mmap: a read a record, after
-    a seek where it does not follow on the one before."""
+    a seek where it does not follow on the one before; some seconds of computing after each."""
     open_shard, at, hashed = (None, None), None, hashlib.sha256()
     for shard, offset, size in places:
         if shard != open_shard[0]:
@@ -250,13 +251,15 @@ def dali(root, places, answers):
             open_shard[1].seek(offset)
         hashed.update(open_shard[1].read(size))
         at = offset + size
+        time.sleep(computing)
     answers.put(hashed.hexdigest())
 
 
 @pytest.mark.parametrize("stick", [False, True])
 def test_shards_of_dali_are_cut_by_records(tmp, stick):
     """dali/operators/reader/loader/loader.{h,cc} (start_index, MoveToNextShard): of n records shard s has those from
-    n * s / shards on, wherever that is in a file, and the next epoch is that of the next shard."""
+    n * s / shards on, wherever that is in a file, and the next epoch is that of the next shard. They compute: an epoch that
+    is over in hundredths of a second is read before its sentinels are where they belong."""
     (tmp / "src").mkdir()
     places, ranks = write_tfrecords(tmp / "src", 5, 61), 3
     total, n = sum(path.stat().st_size for path in (tmp / "src").iterdir()), len(places)
@@ -275,7 +278,7 @@ def test_shards_of_dali_are_cut_by_records(tmp, stick):
             said = [order_of(tmp / "src", text, epoch, rank) for rank in range(ranks)]
             assert [[places[i] for i in of_rank] for of_rank in said] == mine
             answers = [context.Queue() for _ in mine]
-            jobs = [context.Process(target=dali, args=(mount.path, *of)) for of in zip(mine, answers)]
+            jobs = [context.Process(target=dali, args=(mount.path, *of, 0.003)) for of in zip(mine, answers)]
             for job in jobs:
                 job.start()
             try:
