@@ -464,7 +464,9 @@ def test_a_path_or_a_sampler_alone_is_a_warning_that_says_what_to_give(mount, tm
         + f"""
 import pathlib
 root = {str(mount.path / "train")!r}
-class Stream(torch.utils.data.IterableDataset): pass
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(())
 for one in root, pathlib.Path(root), torch.utils.data.RandomSampler(range(600)), [3, 4], DataLoader(Stream()):
     print(clairfs.register(one).mount)
 print(clairfs.register(torch.utils.data.RandomSampler(range(600)), path="/proc").mount)
