@@ -35,18 +35,18 @@ void overdraw(IdlePace& pace) {
 
 }  // namespace
 
-TEST_CASE("of busy cores a second may be taken at once, then a two-hundredth of their time") {
+TEST_CASE("of busy cores some may be taken at once, then a four-hundredth of their time") {
   IdlePace pace(4);
   TimePoint now = steady_now();
-  CHECK(pace.take(400ms, now) == 0s);
+  CHECK(pace.take(IdlePace::kAtOnce - 600ms, now) == 0s);
   CHECK(in_seconds(pace.take(600ms, now)) == Approx(0).margin(1e-6));
-  CHECK(in_seconds(pace.take(20ms, now)) == Approx(1));  // four cores give 20 ms a second
-  now += 1s;
+  CHECK(in_seconds(pace.take(20ms, now)) == Approx(2));  // four cores give 10 ms a second
+  now += 2s;
   CHECK(in_seconds(pace.take(0s, now)) == Approx(0).margin(1e-6));
-  CHECK(in_seconds(pace.take(10ms, now)) == Approx(0.5));
+  CHECK(in_seconds(pace.take(10ms, now)) == Approx(1));
   now += 24h;
-  CHECK(pace.take(1s, now) == 0s);  // no more is saved than that
-  CHECK(in_seconds(pace.take(1s, now)) == Approx(50));
+  CHECK(pace.take(IdlePace::kAtOnce, now) == 0s);  // no more is saved than that
+  CHECK(in_seconds(pace.take(1s, now)) == Approx(100));
 }
 
 TEST_CASE("an idle thread that has taken too much of busy cores waits until it is told to stop") {
