@@ -2,13 +2,23 @@
 #pragma once
 
 #include <csignal>
+#include <ctime>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include <pthread.h>
 
+#include "cache/base/clock.h"
+
 namespace clairfs {
+
+/// Processor time that the calling thread has used.
+inline Duration thread_cpu_time() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
 
 /// Runs `body` on a new thread; the destructor joins it. The thread blocks signals, so that they reach the
 /// main thread, the only one that handles them. It does not block the signals of its own faults, whose

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <vector>
 
 #include <fcntl.h>
@@ -27,12 +26,6 @@ constexpr uint32_t kBlock = 64;
 
 // Entries that are looked at first, to see whether their attributes are waited for.
 constexpr unsigned kProbes = 4;
-
-Duration thread_cpu_time() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
 
 class Checker {
  public:

@@ -1,9 +1,10 @@
 #include "cache/tasks/idle_pace.h"
 
 #include <algorithm>
-#include <ctime>
 
 #include <sched.h>
+
+#include "cache/base/thread.h"
 
 namespace clairfs {
 namespace {
@@ -13,12 +14,6 @@ constexpr Duration kPeriod = std::chrono::milliseconds(50);
 // Who has used less was waiting for another thread.
 constexpr Duration kLeast = std::chrono::milliseconds(1);
 
-Duration used_by_thread() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
-
 bool is_idle_thread() {
   return ::sched_getscheduler(0) == SCHED_IDLE;
 }
@@ -26,7 +21,7 @@ bool is_idle_thread() {
 // When a thread was last asked for what it has used.
 struct Counted {
   TimePoint at = steady_now();
-  Duration used = used_by_thread();
+  Duration used = thread_cpu_time();
 };
 
 }  // namespace
@@ -37,7 +32,7 @@ void IdlePace::keep(const std::function<bool()>& stop) {
   thread_local Counted last;
   const TimePoint now = steady_now();
   if (now - last.at < kPeriod) return;
-  const Duration used = used_by_thread() - last.used;
+  const Duration used = thread_cpu_time() - last.used;
   if (used < kLeast) return;
   if (2 * used < now - last.at && is_idle_thread()) {
     const TimePoint until = now + take(used, now);

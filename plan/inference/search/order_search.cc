@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <iterator>
 #include <numeric>
 #include <set>
@@ -11,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "cache/base/thread.h"
 #include "plan/inference/search/candidates.h"
 #include "plan/inference/search/dealing.h"
 #include "plan/inference/seeds/default_generator.h"
@@ -46,9 +46,7 @@ constexpr double kViews = 3;
 constexpr double kJobs = 1 << 20;
 
 double cpu_seconds() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  return in_seconds(thread_cpu_time());
 }
 
 FileId common_folder(const Catalog& catalog, FileId a, FileId b) {

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cerrno>
 #include <cmath>
-#include <ctime>
 #include <deque>
 #include <memory>
 #include <span>
@@ -178,12 +177,6 @@ std::vector<SeedRange> ranges_of(const SeedEvidence& evidence, const SeedSearchO
   return ranges;
 }
 
-int64_t thread_nanoseconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
-
 class SeedSearcher {
  public:
   SeedSearcher(SharedSearch& shared, FirstOutputs kernel)
@@ -205,10 +198,10 @@ class SeedSearcher {
       shared_.failed = system_error(errno, "search for a seed: sched_setscheduler");
       shared_.end = true;
     }
-    int64_t last = thread_nanoseconds();
+    Duration last = thread_cpu_time();
     while (!shared_.end && !stopped() && search(shared_.next++)) {
-      const int64_t now = thread_nanoseconds();
-      const int64_t used = shared_.nanoseconds += now - last;
+      const Duration now = thread_cpu_time();
+      const int64_t used = shared_.nanoseconds += std::chrono::nanoseconds(now - last).count();
       last = now;
       if (static_cast<double>(used) * 1e-9 >= shared_.options.core_seconds) shared_.end = true;
     }

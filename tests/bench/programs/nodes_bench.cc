@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include <spdlog/sinks/null_sink.h>
 #include <sys/stat.h>
 
+#include "cache/base/thread.h"
 #include "cache/catalog/builder.h"
 #include "net/job.h"
 #include "tests/support/network/virtual_network.h"
@@ -36,9 +36,7 @@ constexpr uint32_t kEntries = 8'000;
 constexpr double kCard = 1.25e9;  // bytes a second: 10 Gbit/s
 
 double cpu_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+  return in_seconds(thread_cpu_time());
 }
 
 double heap_bytes() {

@@ -1,11 +1,11 @@
 #include "cache/tasks/idle_pace.h"
 
 #include <atomic>
-#include <ctime>
 #include <thread>
 
 #include <sched.h>
 
+#include "cache/base/thread.h"
 #include "cache/tasks/idle_thread.h"
 #include "tests/support/catch.h"
 #include "tests/support/eventually.h"
@@ -18,12 +18,7 @@ namespace {
 // Uses some milliseconds of a core, and far less than half of the time that it takes: as where others want
 // it.
 void work_beside_others() {
-  const auto used = [] {
-    timespec now = {};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-  };
-  while (used() < 5ms) {
+  while (thread_cpu_time() < 5ms) {
   }
   std::this_thread::sleep_for(200ms);
 }
