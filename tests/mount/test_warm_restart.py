@@ -1,5 +1,6 @@
 """What the RAM tier held is on NVMe after a restart: copies made in idle time and at the unmount, where there is room."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -183,7 +184,8 @@ def niceness(pid):
     """{name of a thread: its niceness}, as in proc(5)."""
     found = {}
     for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii") as file:
+        # A thread may have ended since.
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/stat", encoding="ascii") as file:
             name, rest = file.read().split("(", 1)[1].rsplit(")", 1)
             found[name] = int(rest.split()[16])
     return found
