@@ -123,6 +123,8 @@ class PlanManager {
   Result<std::string> next(const std::string& given, uint64_t count) const;
   /// From now on all shuffles are searched for readers without a plan.
   void search_all_shuffles() { inference_.search_all_shuffles(); }
+  /// Somebody waits for the orders that readers follow.
+  void hurry_search() { inference_.hurry(); }
   /// The orders that readers seem to follow, with the line that registers each; for people, or as JSON.
   std::string detect(bool as_json) const { return found_.detect(as_json); }
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().

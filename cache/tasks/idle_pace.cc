@@ -34,12 +34,17 @@ void IdlePace::keep(const std::function<bool()>& stop) {
   if (now - last.at < kPeriod) return;
   const Duration used = thread_cpu_time() - last.used;
   if (used < kLeast) return;
-  if (2 * used < now - last.at && is_idle_thread()) {
+  if (2 * used < now - last.at && now >= suspended_until_.load() && is_idle_thread()) {
     const TimePoint until = now + take(used, now);
-    for (TimePoint at = now; at < until && is_idle_thread() && !stop(); at = steady_now())
+    for (TimePoint at = now; at < until && at >= suspended_until_.load() && is_idle_thread() && !stop();
+         at = steady_now())
       std::this_thread::sleep_for(std::min(until - at, kPeriod));
   }
   last = Counted();
+}
+
+void IdlePace::suspend(TimePoint until) {
+  suspended_until_ = until;
 }
 
 Duration IdlePace::take(Duration used, TimePoint now) {

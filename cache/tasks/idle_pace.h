@@ -6,6 +6,7 @@
 // core, which others want then, takes no more than a small share of all.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -30,6 +31,8 @@ class IdlePace {
   /// until `stop`, which is asked every 50 ms, or hurry() of its IdleThread. Without effect on a thread that
   /// is not under SCHED_IDLE.
   void keep(const std::function<bool()>& stop);
+  /// Somebody waits for the work: nothing is held back until then, and nothing of it counts.
+  void suspend(TimePoint until);
   /// So much was taken of busy cores until `now`. No more should be for the time that is returned.
   Duration take(Duration used, TimePoint now);
 
@@ -38,6 +41,7 @@ class IdlePace {
   Mutex mutex_;         // leaf
   double left_ GUARDED_BY(mutex_) = in_seconds(kAtOnce);
   TimePoint filled_ GUARDED_BY(mutex_);
+  std::atomic<TimePoint> suspended_until_{TimePoint::min()};
 };
 
 }  // namespace clairfs

@@ -48,6 +48,7 @@ Result<std::string> detect(PlanManager& plans, std::string_view words) {
       return Error{EINVAL, fmt::format("'{}' is neither json nor full", word)};
     (word == "json" ? json : full) = true;
   }
+  plans.hurry_search();
   if (full) plans.search_all_shuffles();
   return plans.detect(json);
 }

@@ -22,6 +22,9 @@ constexpr auto kSoon = std::chrono::seconds(2);
 // When the recorder is full, or memory was short, the readers are let alone for so long.
 constexpr auto kRest = std::chrono::minutes(10);
 
+// Who has asked for what is found, and got nothing, asks again within that time.
+constexpr auto kAwaited = std::chrono::minutes(1);
+
 // Orders that are remembered: of a training and a validation set, and some more.
 constexpr size_t kMostEarlier = 4;
 
@@ -189,6 +192,10 @@ void Inference::search_all_shuffles() {
     all_shuffles_ = anew_ = true;
   }
   wake();
+}
+
+void Inference::hurry() {
+  search_->pace.suspend(steady_now() + kAwaited);
 }
 
 bool Inference::refuses(const PlanSpec& plan) const {

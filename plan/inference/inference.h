@@ -130,6 +130,9 @@ class Inference {
   /// All shuffles of torch are searched from now on, as with InferMode::full. Without effect if it is off.
   void search_all_shuffles();
 
+  /// Somebody waits for what is found: for a minute busy cores do not hold the search back (IdlePace).
+  void hurry();
+
   /// The orders that readers seem to follow, for people; for programs as JSON. `listed` stands for the found
   /// plan in the list of those in force, 0 for none: no other is told of as found.
   std::string text(OrderId listed) const;

@@ -58,7 +58,8 @@ FileId common_folder(const Catalog& catalog, FileId a, FileId b) {
 
 }  // namespace
 
-OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles, bool when_idle)
+OrderSearch::OrderSearch(DatasetSource source, const std::function<bool()>& stop, Shuffles shuffles,
+                         bool when_idle)
     : OrderSearch(std::move(source), stop,
                   {.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
                    .core_seconds = shuffles == Shuffles::all ? kAllSeedsSeconds : kUsualSeedsSeconds,

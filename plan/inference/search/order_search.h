@@ -103,7 +103,7 @@ class OrderSearch {
   enum class Shuffles { none, usual, all };
   /// `stop` is asked before each order, from any thread, and may wait. Reads only the source's catalog.
   /// `when_idle`: as in SeedSearchOptions.
-  OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles = Shuffles::usual,
+  OrderSearch(DatasetSource source, const std::function<bool()>& stop, Shuffles shuffles = Shuffles::usual,
               bool when_idle = true);
   /// With other limits of the search for shuffles. `most_in_vain`: seeds that are tried in vain for one
   /// program, at most; 0: no shuffle is searched for.

@@ -18,7 +18,8 @@ namespace {
 // Uses some milliseconds of a core, and far less than half of the time that it takes: as where others want
 // it.
 void work_beside_others() {
-  while (thread_cpu_time() < 5ms) {
+  const Duration before = thread_cpu_time();
+  while (thread_cpu_time() < before + 5ms) {
   }
   std::this_thread::sleep_for(200ms);
 }
@@ -64,6 +65,32 @@ TEST_CASE("an idle thread that has taken too much of busy cores waits until it i
   stopping = true;
   CHECK(thread.is_over_within(1min));
   CHECK(kept);
+}
+
+TEST_CASE("while somebody waits for the work, nothing is held back") {
+  IdlePace pace(1);
+  overdraw(pace);
+  AwaitedCount asked;
+  std::atomic<bool> again{false};
+  const auto keep = [&] {
+    pace.keep([&] {
+      asked.raise();
+      return false;
+    });
+  };
+  IdleThread thread("idle", [&] {
+    keep();
+    work_beside_others();
+    keep();
+    again = true;
+    work_beside_others();
+    keep();
+  });
+  CHECK(asked.reaches(1));  // it waits
+  CHECK(!again);
+  pace.suspend(steady_now() + 1h);  // it goes on, and does not wait again
+  CHECK(thread.is_over_within(1min));
+  CHECK(again);
 }
 
 TEST_CASE("a thread that is hurried, or never was an idle one, does not wait") {
