@@ -46,15 +46,15 @@ def test_changed_ahead_of_the_reader(tmp, change):
 
 @pytest.mark.parametrize(("form", "change"), [
     *[("raw", change) for change in ("rewritten", "replaced", "truncated", "emptied", "grown", "deleted")],
-    *[("lmdb", change) for change in ("rewritten", "replaced", "truncated")],
+    *[(form, change) for form in ("lmdb", "npy", "hdf5") for change in ("rewritten", "replaced", "truncated")],
 ])  # fmt: skip
 def test_file_of_records_changed_ahead_of_the_reader(tmp, form, change):
     """All that is not cached fails from then on, in the middle of a record, too."""
     records = pytest.importorskip("record_plans")  # needs NumPy
-    if form == "lmdb":
-        pytest.importorskip("lmdb")
+    if form in ("lmdb", "hdf5"):
+        pytest.importorskip({"lmdb": "lmdb", "hdf5": "h5py"}[form])
     (tmp / "src").mkdir()
-    write = {"raw": records.write_raw, "lmdb": records.write_lmdb}[form]
+    write = {"raw": records.write_raw, "lmdb": records.write_lmdb, "npy": records.write_npy, "hdf5": records.write_hdf5}[form]
     text, job, _ = write(tmp / "src", 300, records.LARGE)
     text += " " + records.sampler(True, batch=records.BATCH, seed=7, epochs=2)
     places = [place for (place,) in records.ranges_of(text, tmp / "src", 2)]

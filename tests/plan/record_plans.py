@@ -59,6 +59,16 @@ def write_lmdb(folder, count, size):
     return "format=lmdb file=rows.lmdb keys=decimal", {"path": "rows.lmdb"}, values
 
 
+def write_hdf5(folder, count, size):
+    """Each row a chunk of its own."""
+    import h5py
+
+    rows = np.random.default_rng(1).integers(0, 256, (count, size), dtype=np.uint8)
+    with h5py.File(folder / "rows.h5", "w") as file:
+        file.create_dataset("rows", data=rows, chunks=(1, size))
+    return "format=hdf5 file=rows.h5 dataset=/rows", {"path": "rows.h5", "datasets": ["rows"]}, [row.tobytes() for row in rows]
+
+
 def write_megatron_index(prefix, sizes, dtype):
     """As megatron.core.datasets.indexed_dataset writes it: modes left out, every sequence a document. `sizes`: tokens of each."""
     code = {"uint8": 1, "int32": 4, "uint16": 8}[dtype]
@@ -74,7 +84,7 @@ def write_megatron(prefix, sequences, dtype):
     prefix.with_suffix(".bin").write_bytes(b"".join(s.astype(dtype).tobytes() for s in sequences))
 
 
-WRITERS = {"lmdb": write_lmdb, "memmap": write_npy, "mmap": write_raw, "pread": write_raw, "buffered": write_raw}
+WRITERS = {"lmdb": write_lmdb, "h5py": write_hdf5, "memmap": write_npy, "mmap": write_raw, "pread": write_raw, "buffered": write_raw}
 
 
 def writer_for(reader):
