@@ -12,11 +12,9 @@ namespace {
 
 constexpr uint64_t kSamplesHere = 20'000;
 
-// What two workers open first of the epoch whose seed is this output of the default generator.
-ShuffleSearch::Seen first_opens_of(uint64_t value, uint64_t output) {
-  Mt19937 generator(static_cast<uint32_t>(value));
-  generator.discard(output);
-  Mt19937 own(generator.next32());
+// What two workers open first of the epoch with this seed.
+ShuffleSearch::Seen first_opens_of_epoch(uint32_t seed) {
+  Mt19937 own(seed);
   std::vector<uint32_t> order(kSamplesHere);
   torch_randperm(own, order, kNewestTorch);
   ShuffleSearch::Seen seen{.n = kSamplesHere};
@@ -25,6 +23,13 @@ ShuffleSearch::Seen first_opens_of(uint64_t value, uint64_t output) {
     seen.first_seen.push_back(order[64 + i]);
   }
   return seen;
+}
+
+// Of the epoch whose seed is this output of the default generator.
+ShuffleSearch::Seen first_opens_of(uint64_t value, uint64_t output) {
+  Mt19937 generator(static_cast<uint32_t>(value));
+  generator.discard(output);
+  return first_opens_of_epoch(generator.next32());
 }
 
 ShuffleSearch::Options quick() {
@@ -221,6 +226,25 @@ TEST_CASE("what the environment suggests is searched, too; what it does not is n
   CHECK(!search.find(seen));
   seen.likely = {987'654};
   CHECK(search.find(seen));
+}
+
+TEST_CASE("without a seed each epoch is found anew, for itself") {
+  ShuffleSearch::Options options = quick();
+  options.all_seeds = true;
+  ShuffleSearch search(options);
+  double used = 0;
+  for (const uint32_t seed :
+       {3'100'000U, 1'700'000U, 2'500'000U}) {  // soon among all, and of no usual stream
+    INFO(seed);
+    const auto epoch = search.find(first_opens_of_epoch(seed));
+    REQUIRE(epoch);
+    CHECK(epoch->order.epochs == 1);
+    CHECK(epoch->order.sampler == "torch.random");
+    CHECK(epoch->order.seed == std::to_string(seed));
+    CHECK(epoch->log_chance < std::log(1e-9));
+    CHECK(search.core_seconds() > used);
+    used = search.core_seconds();
+  }
 }
 
 TEST_CASE("too few opens are not searched for") {
