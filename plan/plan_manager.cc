@@ -66,9 +66,10 @@ PlanManager::PlanManager(Deps deps)
                   [this](const FoundOrder& found) { return found_.follow(found); }, deps_.processes,
                   deps_.by_hand, deps_.when_idle}),
       found_(deps_, plans_, inference_) {
-  if (!deps_.by_hand) planner_ = NamedThread("planner", [this] { plan_ahead(); });
   found_.begin();
   inference_.begin();
+  // Last: nothing would tell it to end if what comes next threw.
+  if (!deps_.by_hand) planner_ = NamedThread("planner", [this] { plan_ahead(); });
 }
 
 void PlanManager::stop() {

@@ -67,7 +67,7 @@ std::shared_ptr<PlanMaking> PlanTable::begin(const PlanSpec& spec, NodeId origin
     MutexLock lock(mutex_);
     if (stopped_) return nullptr;
     makings_[spec.name] = making;
-    making->start();
+    if (const Status begun = making->start(); !begun) deps_.log.warn("{}", begun.error().message);
   }
   return making;
 }

@@ -41,7 +41,8 @@ class Checker {
     std::vector<NamedThread> pool;
     const auto staff = [&] {
       pace.observe(looked_at_.load(std::memory_order_relaxed), steady_now());
-      while (pool.size() < std::max(pace.threads(), at_least_.load())) add_thread(pool);
+      while (pool.size() < std::max(pace.threads(), at_least_.load()) && add_worker(pool)) {
+      }
     };
     staff();
     report(staff, progress);
@@ -51,17 +52,21 @@ class Checker {
   }
 
  private:
-  void add_thread(std::vector<NamedThread>& pool) {
+  bool add_worker(std::vector<NamedThread>& pool) {
     {
       MutexLock lock(mutex_);
       ++working_;
     }
-    pool.emplace_back("catalog-check", [this, first = pool.empty()] {
+    const bool added = add_thread(pool, "catalog-check", [this, first = pool.empty()] {
       if (first && threads_.first < threads_.most) look_first();
       work();
       MutexLock lock(mutex_);
       if (--working_ == 0) changed_.notify_one();
     });
+    if (added) return true;
+    MutexLock lock(mutex_);
+    --working_;
+    return false;
   }
 
   void report(const std::function<void()>& staff, const ScanProgress& progress) {

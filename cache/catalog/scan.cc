@@ -137,7 +137,8 @@ class Scanner {
       ScanPace pace(threads_within_limits(options_.threads));
       const auto staff = [&] {
         pace.observe(looked_at_.load(std::memory_order_relaxed), steady_now());
-        while (threads.size() < pace.threads()) threads.emplace_back("catalog-scan", [this] { work(); });
+        while (threads.size() < pace.threads() && add_thread(threads, "catalog-scan", [this] { work(); })) {
+        }
       };
       staff();
       report(staff, progress);

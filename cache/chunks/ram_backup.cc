@@ -280,8 +280,8 @@ void RamBackup::written(ChunkId chunk, size_t store, bool success) {
 void RamBackup::start() {
   MutexLock lock(mutex_);
   if (states_.empty() || stopping_) return;
+  thread_ = NamedThread("ram-backup", [this] { run(); });  // which waits for the lock
   running_ = true;
-  thread_ = NamedThread("ram-backup", [this] { run(); });
 }
 
 void RamBackup::run() {

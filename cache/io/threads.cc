@@ -101,7 +101,7 @@ class ThreadBackend final : public IoBackend {
       : name_(options.name), depth_(std::max(options.depth, 1U)) {
     MutexLock lock(mutex_);
     threads_.reserve(depth_);
-    start_thread();  // one always exists, so that what is queued is always completed
+    try_start_thread();  // one always exists, so that what is queued is always completed
   }
 
   ~ThreadBackend() override {
@@ -144,16 +144,8 @@ class ThreadBackend final : public IoBackend {
     wake_.notify_one();
   }
 
-  void start_thread() REQUIRES(mutex_) {
-    threads_.emplace_back(name_, [this] { run(); });
-  }
-
   void try_start_thread() REQUIRES(mutex_) {
-    try {
-      start_thread();
-    } catch (const std::system_error&) {
-      depth_ = threads_.size();  // the system grants no more threads: those that run do the work
-    }
+    if (!add_thread(threads_, name_, [this] { run(); })) depth_ = threads_.size();  // those do the work
   }
 
   void run() {

@@ -20,8 +20,20 @@ void FuseLoop::start(fuse_session* session, const std::string& name, unsigned th
   nothing.sa_handler = [](int) {};
   ::sigaction(SIGUSR1, &nothing, nullptr);
   serving_ = threads;
-  for (unsigned i = 0; i < threads; ++i)
-    threads_.emplace_back(fmt::format("{}-{}", name, i), [this] { serve(); });
+  threads_.reserve(threads);
+  try {
+    while (threads_.size() < threads &&
+           add_thread(threads_, fmt::format("{}-{}", name, threads_.size()), [this] { serve(); })) {
+    }
+  } catch (const std::system_error&) {
+    serving_ = 0;
+    throw;
+  }
+  for (size_t missing = threads_.size(); missing < threads; ++missing) leave();
+}
+
+void FuseLoop::leave() {
+  if (serving_.fetch_sub(1) == 1 && !stopping_ && on_end_) on_end_();
 }
 
 void FuseLoop::serve() {
@@ -37,7 +49,7 @@ void FuseLoop::serve() {
     fuse_session_process_buf(session_, &buffer);
   }
   ::free(buffer.mem);
-  if (serving_.fetch_sub(1) == 1 && !stopping_ && on_end_) on_end_();
+  leave();
 }
 
 void FuseLoop::stop() {

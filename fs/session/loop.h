@@ -19,7 +19,8 @@ class FuseLoop {
   ~FuseLoop() { stop(); }
 
   /// Serves `session`, which outlives this, by `threads` threads "NAME-0", "NAME-1", ... If they end by
-  /// themselves, since nothing is mounted any more, the last of them calls `on_end`.
+  /// themselves, since nothing is mounted any more, the last of them calls `on_end`. There are fewer if the
+  /// system grants no more; throws std::system_error if it grants none.
   void start(fuse_session* session, const std::string& name, unsigned threads,
              std::function<void()> on_end = {});
   /// Ends and joins the threads. May be called more than once.
@@ -27,6 +28,7 @@ class FuseLoop {
 
  private:
   void serve();
+  void leave();
 
   fuse_session* session_ = nullptr;
   std::function<void()> on_end_;

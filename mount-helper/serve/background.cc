@@ -5,13 +5,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <system_error>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache/base/thread.h"
 #include "mount-helper/log/logging.h"
 #include "mount-helper/mounts/processes.h"
 #include "mount-helper/mounts/unmount.h"
@@ -71,6 +74,12 @@ Status end_daemon(pid_t child, const Fd& process, const std::string& mountpoint)
   return probe(mountpoint, kEndPatience) == ENOTCONN ? unmount(mountpoint, Unmounting::lazy) : Status();
 }
 
+Error why_ended(const std::exception& failure) {
+  const auto* const refused = dynamic_cast<const std::system_error*>(&failure);
+  const bool no_more = refused != nullptr && refused->code() == std::errc::resource_unavailable_try_again;
+  return no_more ? no_thread(*refused) : Error{EIO, failure.what()};
+}
+
 }  // namespace
 
 int serve_guarded(const Serve& serve, const MountOptions& options, Logger& log, const ServeEvents& events) {
@@ -85,8 +94,9 @@ int serve_guarded(const Serve& serve, const MountOptions& options, Logger& log, 
   try {
     return serve(options, log, guarded);
   } catch (const std::exception& failure) {
-    log.error("ended: {}", failure.what());
-    guarded.ready(Error{EIO, failure.what()});
+    const Error why = why_ended(failure);
+    log.error("ended: {}", why.message);
+    guarded.ready(why);
     return exit_system;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 
 #include "cache/base/units.h"
 #include "mount-helper/options/exit_status.h"
@@ -40,13 +41,13 @@ Result<FuseSession*> MountPoint::mount() {
 
 // When the source hangs, a push may sleep in the kernel on a page of a READ that waits for it.
 void MountPoint::begin_end() {
-  if (reads_limit_) return;
-  reads_limit_.emplace(kDrainPatience, [this] {
+  if (std::exchange(ending_, true)) return;
+  reads_limit_.watch(kDrainPatience, [this] {
     log_.error("shutdown is taking longer than {}; failing the reads that still wait",
                format_duration(kDrainPatience));
     pending_reads_.give_up();
   });
-  end_limit_.emplace(kShutDownPatience, [this] { end_by_force(); });
+  end_limit_.watch(kShutDownPatience, [this] { end_by_force(); });
 }
 
 void MountPoint::stop() {
@@ -58,11 +59,11 @@ void MountPoint::stop() {
 // it is destroyed.
 void MountPoint::finish(bool at_rest, std::chrono::milliseconds patience) {
   if (at_rest) guard_.stop();
-  end_limit_.reset();
-  reads_limit_.reset();
+  end_limit_.rest();
+  reads_limit_.rest();
   if (!at_rest) end_by_force();
   session_.reset();
-  end_limit_.emplace(patience, [this] { end_by_force(); });
+  end_limit_.watch(patience, [this] { end_by_force(); });
 }
 
 void MountPoint::undo() {

@@ -67,8 +67,9 @@ class MountPoint {
   PendingReads pending_reads_;
   std::unique_ptr<FuseSession> session_;  // null: not mounted
   Guard guard_;
-  std::optional<Watchdog> reads_limit_;  // these two while the mount ends
-  std::optional<Watchdog> end_limit_;    // and this from then on
+  bool ending_ = false;
+  Watchdog reads_limit_;  // these two while the mount ends
+  Watchdog end_limit_;    // and this from then on
 };
 
 /// The state that every phase of a mount uses; it outlives them all. Functions are thread-safe.

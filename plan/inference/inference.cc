@@ -294,7 +294,13 @@ Turn Inference::step(TimePoint now) try {
   restart();
   return {true, {}};
 } catch (const std::bad_alloc&) {
-  deps_.log.warn("readers without a plan are let alone for {} minutes: not enough memory", kRest.count());
+  return let_alone("not enough memory");
+} catch (const std::system_error& refused) {
+  return let_alone(no_thread(refused).message);
+}
+
+Turn Inference::let_alone(const std::string& why) {
+  deps_.log.warn("readers without a plan are let alone for {} minutes: {}", kRest.count(), why);
   if (search_->stopping) return {};  // a search that was left behind may go on
   search_->orders.look_is_over();
   records_.let_go();

@@ -159,6 +159,7 @@ class Inference {
   };
   bool is_told(OrderId listed) const REQUIRES(mutex_);
   void look();
+  Turn let_alone(const std::string& why);
   bool is_refused(const PlanSpec& plan) const REQUIRES(mutex_);
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
   bool waits(const Program& program) const;  // for the reader of the plan that is in force

@@ -1,7 +1,11 @@
 #include "plan/run/plan_making.h"
 
+#include <cerrno>
 #include <chrono>
+#include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace clairfs {
 namespace {
@@ -17,8 +21,13 @@ PlanMaking::PlanMaking(PlanSpec given, const DatasetSource& source, JobPlace pla
   source_.work = work_;
 }
 
-void PlanMaking::start() {
+Status PlanMaking::start() try {
   thread_ = NamedThread("plan-making", [this] { make(); });
+  return {};
+} catch (const std::system_error& refused) {
+  const Status outcome = Error{EAGAIN, fmt::format("plan {}: {}", given_.name, no_thread(refused).message)};
+  end(outcome);
+  return outcome;
 }
 
 void PlanMaking::make() {

@@ -26,8 +26,8 @@ class PlanMaking {
   PlanMaking(PlanSpec given, const DatasetSource& source, JobPlace place, NodeId origin, Finish finish);
   /// Cancels it and waits for its thread.
   ~PlanMaking() { cancel(); }
-  /// Begins. Once.
-  void start();
+  /// Begins. Once. Errors: EAGAIN if there is no thread for it, which is its outcome then.
+  Status start();
   /// It is over with this outcome: what make() says; or, instead of start(), why a plan that was in force
   /// cannot go on.
   void end(const Status& outcome);

@@ -4,12 +4,13 @@ import contextlib
 import errno
 import os
 import pathlib
+import subprocess
 import sys
 
 import pytest
-from clairmount import binary, clairfs, logged, sanitized, tempdir, wait_until
-from faultlib import assert_hashes, descriptor_limit, make_dataset, reading
-from mounting import assert_one_line, io_choices, run
+from clairmount import binary, clairfs, is_mounted, logged, sanitized, tempdir, wait_until
+from faultlib import assert_hashes, descriptor_limit, digest, make_dataset, reading
+from mounting import assert_one_line, cleaned, io_choices, run
 from planning import register
 
 PLAN = "format=files sampler=torch.distributed seed=7 epochs=1000"
@@ -113,43 +114,66 @@ def test_system_calls_forbidden(source, tmp, monkeypatch, numbers, code):
     assert_one_line(asked_for, "io_uring", "--io", status=32)
 
 
-class MemoryGroup:
-    """A cgroup with so much memory, of version 1 or 2, whichever is here."""
+class Group:
+    """A cgroup with a limit, of version 1 or 2, whichever is here. `first`, `second`: the limit's file in either."""
 
-    def __init__(self, limit):
-        first, second = pathlib.Path("/sys/fs/cgroup/memory"), pathlib.Path("/sys/fs/cgroup")
-        if (first / "memory.limit_in_bytes").exists():
-            self.folder, limit_file, self.events = first / f"clairfs-{os.getpid()}", "memory.limit_in_bytes", "memory.failcnt"
-        elif (second / "cgroup.subtree_control").exists() and "memory" in (second / "cgroup.subtree_control").read_text():
-            self.folder, limit_file, self.events = second / f"clairfs-{os.getpid()}", "memory.max", "memory.events"
-        else:
-            pytest.skip("no memory controller is mounted below /sys/fs/cgroup")
+    def __init__(self, controller, first, second, limit):
+        root = pathlib.Path("/sys/fs/cgroup")
+        own = root / controller
+        self.version = 1 if own.is_dir() and (own / "cgroup.procs").exists() else 2
+        if self.version == 2:
+            own = root
+            controllers = root / "cgroup.subtree_control"
+            if not controllers.exists() or controller not in controllers.read_text().split():
+                pytest.skip(f"no {controller} controller is mounted below {root}")
+        self.folder = own / f"clairfs-{os.getpid()}"
+        self.limit_file = self.folder / (first if self.version == 1 else second)
         try:
             self.folder.mkdir()
-            (self.folder / limit_file).write_text(str(limit))
+            self.limit(limit)
         except OSError as error:
             self.close()
-            pytest.skip(f"no memory cgroup can be made: {error}")
+            pytest.skip(f"no {controller} cgroup can be made: {error}")
+
+    def limit(self, value):
+        self.limit_file.write_text(str(value))
 
     def add(self, pid):
         (self.folder / "cgroup.procs").write_text(str(pid))
 
-    def was_hit(self):
-        """How often memory was short."""
-        text = (self.folder / self.events).read_text()
-        return int(text) if text.strip().isdigit() else int(dict(line.split() for line in text.splitlines())["max"])
+    def processes(self):
+        return (self.folder / "cgroup.procs").read_text()
 
     def close(self):
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
 
+@contextlib.contextmanager
+def group(*what):
+    made = Group(*what)
+    yield made
+    wait_until(lambda: not made.processes(), "the group is empty")
+    made.close()
+
+
+def memory_was_short(of):
+    """How often."""
+    if of.version == 1:
+        return int((of.folder / "memory.failcnt").read_text())
+    return int(dict(line.split() for line in (of.folder / "memory.events").read_text().splitlines())["max"])
+
+
 @pytest.fixture
 def small_group():
-    group = MemoryGroup(64 << 20)
-    yield group
-    wait_until(lambda: not (group.folder / "cgroup.procs").read_text(), "the group is empty")
-    group.close()
+    with group("memory", "memory.limit_in_bytes", "memory.max", 64 << 20) as small:
+        yield small
+
+
+@pytest.fixture
+def few_threads():
+    with group("pids", "pids.max", "pids.max", "max") as few:
+        yield few
 
 
 @pytest.mark.skipif(sanitized(), reason="a sanitizer takes memory of its own")
@@ -160,7 +184,7 @@ def test_memory_group_below_the_window(tmp, small_group, io):
     with clairfs(tmp / "src", "--ram=8M", "--chunk=256K", "--staging=1G", f"--io={io}") as mount:
         small_group.add(mount.pid)
         register(mount, PLAN)
-        wait_until(lambda: small_group.was_hit() > 10, "the window has filled the group")
+        wait_until(lambda: memory_was_short(small_group) > 10, "the window has filled the group")
         for _ in range(3):
             assert_hashes(mount, hashes, keep=True)
         with reading(mount.path, hashes) as readers:
@@ -168,3 +192,49 @@ def test_memory_group_below_the_window(tmp, small_group, io):
         assert not readers.errors
         assert mount.stat("reads.failed") == 0
         assert mount.process.poll() is None
+
+
+@pytest.mark.skipif(sanitized(), reason="a sanitizer takes threads of its own")
+def test_no_more_threads(tmp, few_threads):
+    """A job's processes have taken all that its group may have: plans are refused until there are some again."""
+    hashes = make_dataset(tmp / "src")
+    with clairfs(tmp / "src", "--ram=8M") as mount:
+        assert logged(mount, "info mounted")  # the last of its threads has begun
+        few_threads.add(mount.pid)
+        few_threads.limit(1)
+        # Enough for the search for what readers follow, which takes a thread of its own.
+        assert_hashes(mount, hashes)
+        assert logged(mount, "readers without a plan are let alone", "start a thread")
+        asked = run("plan", mount.path, *PLAN.split())
+        assert_one_line(asked, "plan default", "start a thread", "pids.max", status=1)
+        assert_hashes(mount, hashes)
+        few_threads.limit("max")
+        register(mount, PLAN)
+        wait_until(lambda: mount.stats()["plan_list"], "the plan is in force")
+        assert_hashes(mount, hashes)
+        few_threads.limit(1)  # it ends without more
+
+
+@pytest.mark.skipif(sanitized(), reason="a sanitizer takes threads of its own")
+@pytest.mark.parametrize("nvme", [False, True])
+def test_mount_with_few_threads(tmp, few_threads, nvme):
+    """A mount that gets too few says so, and leaves nothing behind, whichever of its threads it does not get."""
+    hashes = make_dataset(tmp / "src")
+    for folder in ("mnt", "nvme"):
+        (tmp / folder).mkdir(mode=0o700)
+    options = ["--ram=8M", *(["--nvme", f"{tmp}/nvme:16M"] if nvme else [])]
+    words = [binary(), "mount", tmp / "src", tmp / "mnt", "--catalog-dir", tmp / "catalog", *options]
+    in_group = ["sh", "-c", f'echo $$ > {few_threads.folder}/cgroup.procs && exec "$@"', "sh", *map(str, words)]
+    refused = 0
+    with cleaned(tmp / "mnt"):
+        while True:
+            few_threads.limit(refused + 2)  # with this shell's own
+            done = subprocess.run(in_group, capture_output=True, text=True, timeout=60)
+            if done.returncode == 0:
+                break
+            assert_one_line(done, "Resource temporarily unavailable", status=32)
+            wait_until(lambda: not is_mounted(tmp / "mnt") and not few_threads.processes(), "nothing is left")
+            refused += 1
+        assert 5 < refused < 100
+        assert {name: digest(tmp / "mnt" / name) for name in hashes} == hashes
+        assert run("umount", tmp / "mnt").returncode == 0

@@ -327,20 +327,17 @@ class SeedSearcher {
 };
 
 // Fewer threads than wanted are no error, as long as there is one.
-Status run_threads(SharedSearch& shared, FirstOutputs kernel) {
+Status run_threads(SharedSearch& shared, FirstOutputs kernel) try {
   std::deque<SeedSearcher> searchers;
   std::vector<NamedThread> threads;
   for (uint32_t i = 0; i < std::max(shared.options.threads, 1U); ++i) {
     SeedSearcher& searcher = searchers.emplace_back(shared, kernel);
-    try {
-      threads.emplace_back("seed-search", [&searcher] { searcher.run(); });
-    } catch (const std::system_error& error) {
-      if (threads.empty()) return system_error(error.code().value(), "search for a seed: create a thread");
-      break;
-    }
+    if (!add_thread(threads, "seed-search", [&searcher] { searcher.run(); })) break;
   }
   for (NamedThread& thread : threads) thread.join();
   return {};
+} catch (const std::system_error& refused) {
+  return no_thread(refused);
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+#include "mount-helper/serve/watchdog.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/eventually.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+TEST_CASE("a watchdog barks once for each time that it watches, if nobody lets it rest") {
+  AwaitedCount barks;
+  AwaitedCount others;
+  {
+    Watchdog dog;
+    dog.rest();  // as it does already
+    dog.watch(1ms, [&] { barks.raise(); });
+    CHECK(barks.reaches(1));
+    dog.watch(1h, [&] { barks.raise(); });
+    dog.rest();
+    dog.watch(1ms, [&] { others.raise(); });
+    CHECK(others.reaches(1));
+    dog.watch(1h, [&] { barks.raise(); });
+  }
+  CHECK(barks.value() == 1);
+  CHECK(others.value() == 1);
+}
