@@ -350,9 +350,11 @@ TEST_CASE("a node that was taken for dead and wakes is served and serves again")
   REQUIRE(tally.await_all());
   CHECK(tally.from_peers == 0);
   nodes.network.wake(NodeId(1));
+  // What it had sent before may be heard first.
+  REQUIRE(nodes.network.points().wait_until(
+      [&] { return nodes[0].job->nodes()[1].info.incarnation > incarnation; }));
   REQUIRE(nodes.await_serving());
   CHECK(nodes[0].metrics.peers_dead.value() == 0);
-  CHECK(nodes[0].job->nodes()[1].info.incarnation > incarnation);
   CHECK(nodes[1].log.has("was suspended for"));
   CHECK(!nodes[1].log.has("taken for dead"));  // it does not blame others for its sleep
   for (uint32_t c = 10; c < 40; ++c) tally.acquire(nodes, (c + 1) % 2, ChunkId(c));
