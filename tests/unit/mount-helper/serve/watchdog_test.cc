@@ -1,5 +1,7 @@
 #include "mount-helper/serve/watchdog.h"
 
+#include <thread>
+
 #include "tests/support/catch.h"
 #include "tests/support/eventually.h"
 
@@ -22,4 +24,14 @@ TEST_CASE("a watchdog barks once for each time that it watches, if nobody lets i
   }
   CHECK(barks.value() == 1);
   CHECK(others.value() == 1);
+}
+
+TEST_CASE("a watchdog that rests barks no more") {
+  AwaitedCount barks;
+  Watchdog dog;
+  dog.watch(5ms, [&] { barks.raise(); });
+  dog.rest();
+  const auto before = barks.value();  // one on a machine that took so long
+  std::this_thread::sleep_for(100ms);
+  CHECK(barks.value() == before);
 }
