@@ -313,12 +313,20 @@ void NextUsePolicy::put_back(const std::vector<ChunkId>& chunks, Tier tier) cons
   }
 }
 
+// Where there is room for it without dropping anything. What plans have no further use for may only take
+// memory that is free, not wear out NVMe, nor be brought in as a whole for a part.
+Tier NextUsePolicy::free_tier(ChunkId chunk, uint64_t length, const TierSpace& space, bool worth) const {
+  const Tier free = FirstTouchPolicy::tier(length, space);
+  if (worth || !covered(chunk)) return free;
+  const bool elsewhere = (resident_[chunk.index()] & kInPageCache) != 0;
+  return free == Tier::ram && !elsewhere && !shared(chunk) ? Tier::ram : Tier::none;
+}
+
 TierChoice NextUsePolicy::choose_tier(ChunkId chunk, uint64_t length, const TierSpace& space,
                                       const Use& served) {
   MutexLock lock(mutex_);
   const auto distance = rank(chunk, served);
-  if (!distance && covered(chunk)) return {};
-  const Tier free = FirstTouchPolicy::tier(length, space);
+  const Tier free = free_tier(chunk, length, space, distance.has_value());
   if (free != Tier::none || !distance) return {free, {}};
   return replace(*distance, length, space);
 }
@@ -327,8 +335,7 @@ bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& 
                                const Use& served) const {
   MutexLock lock(mutex_);
   const auto own = rank(chunk, served);
-  if (!own && covered(chunk)) return false;
-  if (FirstTouchPolicy::tier(length, space) != Tier::none) return true;
+  if (free_tier(chunk, length, space, own.has_value()) != Tier::none) return true;
   if (!own) return false;
   if (*own == kBeforeNever) {  // a whole chunk is fetched for a part of it on the strength of this
     const TierChoice choice = replace(*own, length, space);

@@ -3,8 +3,9 @@
 // This is Belady's MIN (L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM
 // Systems Journal 5(2), 1966, section "MIN") by whole epochs, with RAM and NVMe as one cache: a chunk that is
 // fetched takes free space if there is any, else the place of the resident chunk whose next use is in the
-// latest epoch. A chunk without a further use is passed on and forgotten. Over E shuffled epochs the source
-// is read at most S + (E-1)(S-D) bytes.
+// latest epoch. A chunk without a further use is passed on and forgotten, unless there is free RAM: nobody
+// knows what comes after a plan, and often it is another job on the same files. Over E shuffled epochs the
+// source is read at most S + (E-1)(S-D) bytes.
 //
 // Among chunks whose next uses are in one epoch, which uses each once, it makes no difference for the bytes
 // which D bytes stay. For the time it does: with MIN's choice, those used soonest, the first D bytes of each
@@ -97,6 +98,7 @@ class NextUsePolicy final : public TierPolicy {
   std::optional<double> distance_of(ChunkId chunk, const Use& served = {}) const REQUIRES(mutex_);
   std::optional<double> rank(ChunkId chunk, const Use& served) const REQUIRES(mutex_);
   bool covered(ChunkId chunk) const REQUIRES(mutex_);
+  Tier free_tier(ChunkId chunk, uint64_t length, const TierSpace& space, bool worth) const REQUIRES(mutex_);
   void raise_cursors(ChunkId chunk, Tier tier) const REQUIRES(mutex_);
   void reset_cursors(Plan& plan) const;
   void look_anew() REQUIRES(mutex_);

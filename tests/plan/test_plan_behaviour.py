@@ -319,6 +319,22 @@ def test_list_inside_the_mount(tmp, path):
             cancel(mount)  # it keeps its list open
 
 
+def test_what_a_plan_reads_once_is_there_for_the_next_job(tmp):
+    """A plan never has more read from the source than no plan, also of what comes after it."""
+    names = list(clairmount.make_tree(tmp / "src", {f"{i:04}": 100_000 for i in range(1500)}))
+    total = 1500 * 100_000
+    # Slower than the reader: no tier is filled ahead of it. Memory for chunks in transit could not keep them all.
+    with clairmount.slowfs(tmp / "src", "--bandwidth", "200M", "--latency", "500", "--attr-timeout", "1000") as pfs:
+        with clairmount.clairfs(pfs.path, "--ram", 2 * total, "--staging", "8M") as mount:
+            register(mount, "sampler=torch.sequential epochs=1")
+            for _ in range(2):
+                for name in names:
+                    assert (mount.path / name).read_bytes() == (tmp / "src" / name).read_bytes()
+                clairmount.drop_page_cache(mount.path)
+            assert plan(mount)["state"] == "finished"
+            assert pfs.counters()["bytes"] == total
+
+
 def test_two_plans_over_one_folder(tmp):
     """Training and validation halves: reading one says nothing against the other."""
     names = list(clairmount.make_tree(tmp / "src", {f"{i:03}": 5000 for i in range(200)}))

@@ -301,7 +301,7 @@ TEST_CASE("a disk that hangs costs no more than what it would have held, and wha
   CHECK(static_cast<double>(fetched) <= 1.01 * (kAll + 2 * (kAll - kAll / 4)));
 }
 
-TEST_CASE("a chunk without a further use is not kept, and one that had its last use makes room") {
+TEST_CASE("a chunk without a further use takes free RAM only, and one that had its last use makes room") {
   NextUseFixture f(4, 4096, "seed=7 format=files epochs=1");
   NextUsePolicy policy(*f.catalog);
   policy.kept(f.chunk_of(0), Tier::ram);
@@ -310,9 +310,9 @@ TEST_CASE("a chunk without a further use is not kept, and one that had its last 
   policy.set_timeline(kTheOrder, timeline, 0);
   const ChunkId chunk = f.chunk_of(timeline.sample_at(2));
   const Use its_only_use{kTheOrder, 2};
-  const TierSpace room{1 << 20, 0};
+  const TierSpace room{0, 1 << 20};
   // Fetched for nothing yet, it is worth keeping for that; fetched for that, it is not.
-  CHECK(policy.choose_tier(chunk, 4096, room, {}).tier == Tier::ram);
+  CHECK(policy.choose_tier(chunk, 4096, room, {}).tier == Tier::nvme);
   CHECK(policy.choose_tier(chunk, 4096, room, its_only_use).tier == Tier::none);
   CHECK(!policy.would_keep(chunk, 4096, room, its_only_use));
   // Nor does it matter how far staging is by then.
@@ -320,6 +320,18 @@ TEST_CASE("a chunk without a further use is not kept, and one that had its last 
   CHECK(policy.choose_tier(chunk, 4096, room, its_only_use).tier == Tier::none);
   policy.set_staged(kTheOrder, 3);
   CHECK(policy.choose_tier(chunk, 4096, room, {}).tier == Tier::none);
+  // Memory that nobody needs it may have, but nothing makes room for it, and not what the page cache has.
+  const TierSpace free{1 << 20, 0};
+  CHECK(policy.choose_tier(chunk, 4096, free, its_only_use).tier == Tier::ram);
+  CHECK(policy.would_keep(chunk, 4096, free, its_only_use));
+  CHECK(policy.choose_tier(chunk, 4096, {}, its_only_use).tier == Tier::none);
+  policy.set_in_page_cache(chunk, true);
+  CHECK(policy.choose_tier(chunk, 4096, free, its_only_use).tier == Tier::none);
+  // Whatever has a use comes before it.
+  policy.set_in_page_cache(chunk, false);
+  policy.kept(chunk, Tier::ram);
+  const ChunkId used = f.chunk_of(timeline.sample_at(3));
+  CHECK(policy.choose_tier(used, 4096, {}, {}).evict == std::vector<ChunkId>{chunk});
 }
 
 TEST_CASE("only the use that a fetch is for is left out, and only of its own order") {
@@ -328,7 +340,7 @@ TEST_CASE("only the use that a fetch is for is left out, and only of its own ord
   const Timeline timeline = f.run->reader().timeline();
   policy.set_timeline(kTheOrder, timeline, 0);
   const ChunkId chunk = f.chunk_of(timeline.sample_at(1));
-  const TierSpace room{4096, 0};
+  const TierSpace room{0, 4096};
   CHECK(!policy.would_keep(chunk, 4096, room, {kTheOrder, 1}));
   CHECK(policy.would_keep(chunk, 4096, room, {kTheOrder, 0}));
   CHECK(policy.would_keep(chunk, 4096, room, {kAnotherOrder, 1}));
@@ -375,9 +387,9 @@ TEST_CASE("without a plan, and after its end, the rule is first touch") {
   CHECK(policy.choose_tier(f.chunk_of(2), 4096, {0, 0}, {}).tier == Tier::none);
   policy.set_timeline(kTheOrder, f.run->reader().timeline(), 0);
   policy.set_staged(kTheOrder, 4);
-  CHECK(policy.choose_tier(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::none);
+  CHECK(policy.choose_tier(f.chunk_of(0), 4096, {0, 4096}, {}).tier == Tier::none);
   policy.remove(kTheOrder);
-  CHECK(policy.choose_tier(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::ram);
+  CHECK(policy.choose_tier(f.chunk_of(0), 4096, {0, 4096}, {}).tier == Tier::nvme);
 }
 
 TEST_CASE("what no plan uses makes room before what one uses, and all of it") {

@@ -347,14 +347,19 @@ TEST_CASE("nothing lies ahead of a reader that has left its plan") {
   CHECK(f.staging->ahead("default") == 0);
 }
 
-TEST_CASE("what is staged for its last use is not kept, however far ahead it is fetched") {
-  StagingFixture f(100, 20000, "seed=1 format=files epochs=1", 10 * round_to_pages(20000), 1 << 24);
+TEST_CASE("what is staged for its last use is kept where there is free memory, and replaces nothing") {
+  constexpr uint64_t kChunk = round_to_pages(20000);
+  const bool roomy = GENERATE(false, true);
+  StagingFixture f(100, 20000, "seed=1 format=files epochs=1", 10 * kChunk, (roomy ? 200 : 30) * kChunk);
   REQUIRE(f.settle_until([&] { return f.staging->ahead("default") == 10; }));
   f.settle();
   const Timeline timeline = f.run->reader().timeline();
   for (uint64_t p = 0; p < 100; ++p) {
+    INFO(p << (roomy ? ", roomy" : ""));
     const ChunkId chunk = f.catalog->chunks(f.run->index().range(timeline.sample_at(p), 0).file).first;
-    CHECK(f.cache->tier_of(chunk) == (p < 10 ? Tier::none : Tier::ram));  // the rest fills the tier
+    CHECK(f.cache->tier_of(chunk) == (roomy || p < 30 ? Tier::ram : Tier::none));  // what comes next fills it
+    const Tier on_nvme = f.policy.choose_tier(chunk, 20480, {0, 1 << 20}, {}).tier;
+    CHECK(on_nvme == (p < 10 ? Tier::none : Tier::nvme));
   }
 }
 
@@ -365,6 +370,8 @@ TEST_CASE("what a plan that was found for one epoch reads is kept as without a p
   for (const uint64_t p : {0, 9, 50, 99}) {
     const FileId file = f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
     CHECK(f.cache->tier_of(f.catalog->chunks(file).first) == Tier::ram);
+    // What a plan has no further use for would not be written there.
+    CHECK(f.policy.choose_tier(f.catalog->chunks(file).first, 20480, {0, 1 << 20}, {}).tier == Tier::nvme);
   }
 }
 
