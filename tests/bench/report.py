@@ -21,9 +21,8 @@ import tempfile
 import time
 
 import benchlib
-import causes
 import clairmount
-import svgplot
+from reporting import causes, svgplot
 
 SECTIONS = {
     "a": "Frontend: reading through the mount",

@@ -24,7 +24,7 @@ import peers
 import report
 import rivals
 import shortjob
-import svgplot
+from reporting import svgplot
 
 
 @pytest.fixture(autouse=True)
