@@ -47,6 +47,7 @@ parts=(
   "b2-bytes     plan.py --only bytes"
   "b3-streams   streams.py"
   "b4-packed    packed.py"
+  "b5-copies    copies.py"
   "c1-peers     peers.py"
   "c2-model     model.py"
   "c3-shortjob  shortjob.py"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Shards that workers read from front to back, as WebDataset's do, over epochs from an emulated PFS.
 
-    tests/bench/streams.py [--quick] [--rounds N] [--only epochs|rate|copies]... [--json FILE]
+    tests/bench/streams.py [--quick] [--rounds N] [--only epochs|rate]... [--json FILE]
 
 Four workers read their shards 10,240 bytes at a time, as tarfile does, or 262,144, as TFRecordDataset does, and compute half
 as long as the PFS takes for the bytes: the first epoch waits for it, later ones need not. Where they compute a little longer
@@ -15,7 +15,6 @@ import concurrent.futures
 import contextlib
 import pathlib
 import random
-import shutil
 import statistics
 import subprocess
 import time
@@ -295,47 +294,8 @@ def rate_table(kind, samples):
     return table
 
 
-def copies_round(case, samples):
-    """A first epoch of whole copies to local disk, as StreamingDataset makes them (shutil.copy), by eight threads, which
-    wait for each other's shards as long as the PFS needs: from the PFS itself, and through clairfs with a plan."""
-    names = pathlib.Path(case.all[0]).read_text().split()
-    def copy(root, local):
-        begin = time.monotonic()
-        def one(worker):
-            for name in names[worker::8]:
-                shutil.copy(root / name, local / name)
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            list(pool.map(one, range(8)))
-        return time.monotonic() - begin
-
-    plan = PLAN.replace(f"workers={WORKERS}", "workers=8").format(epochs=0)  # no end: the tiers keep what they have
-    with case.client() as pfs, clairmount.tempdir() as local:
-        samples.add("copies pfs", copy(pfs.path, local))
-    with case.pfs() as pfs, clairmount.tempdir() as local:
-        with clairmount.clairfs(pfs.path, "--ram", 2 * case.size, "--staging", STAGING) as mount:
-            (mount.path / ".clairfs/plan").write_text(plan)
-            samples.add("copies plan", copy(mount.path, local))
-            samples.add("copies bytes", pfs.counters()["bytes"] / case.size)
-            clairmount.drop_page_cache(mount.path)
-            shutil.rmtree(local)
-            local.mkdir()
-            samples.add("copies again", copy(mount.path, local))
-            samples.add("copies bytes of both", pfs.counters()["bytes"] / case.size)
-    progress(f"copies: PFS {samples.rounds['copies pfs'][-1]:.1f}, plan {samples.rounds['copies plan'][-1]:.1f}, again {samples.rounds['copies again'][-1]:.1f} s")
-
-
-def copies_table(case, samples):
-    table = Table(f"Copies of {len(case.names)} shards to local disk by 8 threads")
-    table.add("from the PFS itself", samples.median("copies pfs"), "s")
-    table.add("through clairfs with a plan", samples.median("copies plan"), "s", ratio=(samples.ratio("copies plan", "copies pfs"), "the PFS itself"))
-    table.add("through clairfs with a plan: PFS bytes", samples.median("copies bytes"), "S", at_most=1.01)
-    table.add("by another job on the node", samples.median("copies again"), "s", ratio=(samples.ratio("copies again", "copies pfs"), "the PFS itself"))
-    table.add("both jobs: PFS bytes", samples.median("copies bytes of both"), "S", at_most=1.01)
-    return table
-
-
 def main():
-    given = benchlib.arguments(__doc__, "default: 5, with --quick 2", ("epochs", "rate", "copies"))
+    given = benchlib.arguments(__doc__, "default: 5, with --quick 2", ("epochs", "rate"))
     rounds = given.rounds or (2 if given.quick else 5)
     found = Findings(given)
     with contextlib.ExitStack() as stack:
@@ -347,15 +307,11 @@ def main():
                 rate_round(case, kind, found.samples)
             if "epochs" in given.only:
                 epochs_round(case, found, round_ == 0)
-            if "copies" in given.only:
-                copies_round(case, found.samples)
     for kind in READS:
         if "rate" in given.only:
             found.add(rate_table(kind, found.samples))
         if "epochs" in given.only:
             found.add(epochs_table(case, kind, found.samples))
-    if "copies" in given.only:
-        found.add(copies_table(case, found.samples))
 
 
 if __name__ == "__main__":

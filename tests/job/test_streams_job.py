@@ -69,7 +69,7 @@ def distributed(names):
 def test_copies_of_shards_leave_the_source_once_for_both_nodes(tmp):
     """StreamingDataset with remote= on the mount: each node copies nearly all shards, and both begin at the same time."""
     pytest.importorskip("numpy")
-    from test_mds import SEED, Copies, order_of, write_shards
+    from streaming_dataset import SEED, Copies, order_of, write_shards
 
     counts, batch = [160] * 24, 8  # as many batches for each node: no sample comes twice
     (tmp / "src").mkdir()
