@@ -135,6 +135,24 @@ def test_pushed_on_an_ordinary_user_s_mount(tmp, reader):
     assert requests_of(stats) <= 1.1 * sentinels + 10 + taken_back(len(order), size) < len(order)
 
 
+@only_root
+def test_mapped_without_advice_on_an_ordinary_user_s_mount(tmp):
+    """With each page that is missing the kernel asks for the 128 KiB around it, and some of those tell of other records."""
+    (tmp / "src").mkdir()
+    open_way(tmp)
+    count, size = 1500, 30_001
+    text, job, records = write_raw(tmp / "src", count, size)
+    job = {**records_job.DEFAULTS, **job}
+    text += " " + sampler(True, batch=BATCH, seed=5, epochs=2)
+    order = order_of(text, tmp / "src", 2)
+    with of_a_user(tmp, "--ram", "16M", "--staging", "4M", "--page-cache", "0") as path:
+        stats = as_user(NOBODY, read_planned, Mounted(path), text, "mmap", job, records, order, 16)
+    state = stats["plan_list"][0]
+    print(requests_of(stats), stats["reads"], stats["staging"], state)
+    assert (state["state"], state["suspensions"]) == ("finished", 0), state
+    assert requests_of(stats) < len(order) / 2
+
+
 def test_several_databases_are_one_dataset(tmp):
     """Records count on from file to file, in the order of the names; an environment each, as a ConcatDataset has them."""
     parts, records = [], []
