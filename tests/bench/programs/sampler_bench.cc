@@ -8,13 +8,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
-#include <sys/resource.h>
 
 #include "plan/samplers/sampler.h"
 
@@ -89,21 +89,25 @@ SamplerSpec of(const std::string& name, uint64_t n = kImageNet) {
   return true;
 }();
 
-uint64_t most_memory() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+// Bytes, as the kernel counts them: VmRSS: now, VmHWM: at most so far. Not getrusage(), whose ru_maxrss
+// begins with that of the program that called exec().
+uint64_t memory(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field)) return std::stoull(line.substr(field.size())) * 1024;
+  }
+  return 0;
 }
 
 int print_first_epoch(const std::string& name, uint64_t n) {
-  const uint64_t before = most_memory();
+  const uint64_t before = memory("VmRSS:");
   const auto begin = std::chrono::steady_clock::now();
   auto sampler = make_sampler(of(name, n));
   const auto order = sampler ? (*sampler)->order(Epoch(0)) : Result<IndexOrder>(sampler.error());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   if (order) {
     std::printf("{\"seconds\": %.3f, \"bytes\": %llu}\n", seconds.count(),
-                static_cast<unsigned long long>(most_memory() - before));
+                static_cast<unsigned long long>(memory("VmHWM:") - before));
   } else {
     std::printf("{\"refused\": \"%s\"}\n", order.error().message.c_str());
   }
