@@ -49,7 +49,8 @@ class Watchdog {
       if (!bark_) {
         changed_.wait(lock);
       } else if (std::chrono::steady_clock::now() < deadline_) {
-        changed_.wait_until(lock, deadline_);
+        const auto deadline = deadline_;  // read without the lock, while watch() may set another
+        changed_.wait_until(lock, deadline);
       } else {
         const auto bark = std::exchange(bark_, nullptr);
         barking_ = true;

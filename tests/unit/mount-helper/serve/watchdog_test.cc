@@ -35,3 +35,15 @@ TEST_CASE("a watchdog that rests barks no more") {
   std::this_thread::sleep_for(100ms);
   CHECK(barks.value() == before);
 }
+
+// Each time its thread is somewhere else: a thread sanitizer sees what the two share.
+TEST_CASE("a watchdog watches again as soon as it rests") {
+  AwaitedCount barks;
+  Watchdog dog;
+  for (int i = 0; i < 2000; ++i) {
+    dog.watch(1h, [&] { barks.raise(); });
+    dog.rest();
+  }
+  dog.watch(1ms, [&] { barks.raise(); });
+  CHECK(barks.reaches(1));
+}
