@@ -41,6 +41,7 @@ class FetchQueue {
     uint64_t arrival = 0;  ///< orders what is equally urgent; of this fetch alone
     FetchRequest request;
     bool alone = false;  ///< never taken together with others
+    bool again = false;  ///< a descriptor that was open before has failed it
   };
 
   bool empty() const { return queue_.empty(); }

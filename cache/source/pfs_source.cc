@@ -167,6 +167,9 @@ void PfsSource::watch() {
       continue;
     }
     wake_.wait_for(lock, options_.stuck / 4);
+    // Those that hang give up no descriptor, but others may have. An attempt in vain costs a failed open.
+    const auto under_way = static_cast<unsigned>(in_flight_.size());
+    if (descriptors_ <= under_way && stuck(clock_.now()) == under_way) descriptors_ = under_way + 1;
     watching_ = !queue_.empty();
     lock.unlock();
     dispatch();
@@ -208,6 +211,7 @@ void PfsSource::submit(const OperationPtr& operation) {
   const FileId file = operation->file();
   const bool large = catalog_.chunks(file).count > 1;
   if (large) operation->kept = kept_open(file);
+  operation->reused = operation->kept != nullptr;
   FileRead read;
   read.directory_fd = root_.get();
   read.path = catalog_.path(file);
@@ -261,10 +265,11 @@ bool PfsSource::put_back(Operation& operation, const Error& error) {
   return true;
 }
 
-// Which of them it was that could not be read is not known.
+// Which of them it was that could not be read is not known, or not whether it was but the descriptor.
 void PfsSource::repeat_singly(Operation& operation) {
   for (auto& part : operation.parts) {
     part.alone = true;
+    part.again = part.again || operation.reused;
     queue_.add(std::move(part));
   }
   operation.parts.clear();
@@ -280,11 +285,12 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
   metrics_.pfs_in_flight.add(-1);
   if (outcome) metrics_.pfs_bytes.add(outcome->bytes);
   if (outcome && outcome->fd && !operation.kept) keep_open(operation.file(), std::move(outcome->fd));
+  if (!outcome && operation.reused) forget_open(operation.kept);
   {
     MutexLock lock(mutex_);
     in_flight_.erase(operation.id());
     if (outcome) cost_.ended(operation.bytes, now, !queue_.empty() || in_flight_.size() > 1);
-    if (!outcome && operation.parts.size() > 1 && !stopped_) repeat_singly(operation);
+    if (!outcome && !stopped_ && is_worth_repeating(operation, took)) repeat_singly(operation);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
     const bool gathering = now < gathers_until_;                    // what waits need not wait for a place
     const bool fills_yield = fill_limit_.value() < limit_.value();  // nor need fills then
@@ -297,10 +303,18 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
   answer(operation, outcome);
 }
 
+// A server that restarted may know a descriptor no more, and the file all the same. Who has waited for an
+// error for long need not wait for another one.
+bool PfsSource::is_worth_repeating(const Operation& operation, Duration took) const {
+  if (operation.parts.size() > 1) return true;
+  return operation.reused && !operation.parts.front().again && took < options_.stuck;
+}
+
 // Each part of a read that ended early by what there is of it.
 void PfsSource::answer(const Operation& operation, const Result<FileRead::Outcome>& outcome) {
   uint64_t left = outcome ? outcome->bytes : 0;
-  for (const auto& [arrival, request, alone] : operation.parts) {
+  for (const auto& part : operation.parts) {
+    const FetchRequest& request = part.request;
     const uint64_t bytes = std::min(left, request.length);
     left -= bytes;
     request.done(check_outcome(request, outcome, bytes));
@@ -380,6 +394,17 @@ PfsSource::SharedFd PfsSource::kept_open(FileId file) {
   if (found == open_files_.end()) return nullptr;
   open_files_.splice(open_files_.begin(), open_files_, found);
   return found->second;
+}
+
+void PfsSource::forget_open(const SharedFd& fd) {
+  std::list<std::pair<FileId, SharedFd>> closed;  // outside the lock
+  MutexLock lock(mutex_);
+  const auto found = std::find_if(open_files_.begin(), open_files_.end(),
+                                  [&](const auto& entry) { return entry.second == fd; });
+  if (found != open_files_.end()) closed.splice(closed.begin(), open_files_, found);
+  lock.unlock();
+  closed.clear();
+  lock.lock();
 }
 
 void PfsSource::keep_open(FileId file, Fd fd) {

@@ -111,6 +111,7 @@ class PfsSource final : public ChunkSource {
     unsigned places = 1;  // of those that the limit gives
     TimePoint started;
     SharedFd kept;                    // the file if it was open before
+    bool reused = false;              // and other operations have read by it
     std::optional<Error> not_opened;  // why it is not: of a path that the backend cannot open
 
     FileId file() const { return parts.front().request.file; }
@@ -134,12 +135,14 @@ class PfsSource final : public ChunkSource {
   void finish(Operation& operation, Result<FileRead::Outcome> outcome) EXCLUDES(mutex_);
   bool put_back(Operation& operation, const Error& error) EXCLUDES(mutex_);
   void repeat_singly(Operation& operation) REQUIRES(mutex_);
+  bool is_worth_repeating(const Operation& operation, Duration took) const;
   void answer(const Operation& operation, const Result<FileRead::Outcome>& outcome) EXCLUDES(mutex_);
   Fetched check_outcome(const FetchRequest& request, const Result<FileRead::Outcome>& outcome,
                         uint64_t bytes);
   Error stale(FileId file, const std::string& why);
   Result<SharedFd> open_deep(const std::string& path);
   SharedFd kept_open(FileId file) EXCLUDES(mutex_);
+  void forget_open(const SharedFd& fd) EXCLUDES(mutex_);
   void keep_open(FileId file, Fd fd) EXCLUDES(mutex_);
 
   const Catalog& catalog_;

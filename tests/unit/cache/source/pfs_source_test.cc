@@ -264,6 +264,61 @@ struct DeepFixture {
   std::unique_ptr<PfsSource> source;
 };
 
+/// A source of one file of two chunks.
+struct LargeFile {
+  static constexpr uint32_t kChunk = 4096;
+
+  LargeFile() {
+    tree.write("file", 2 * kChunk);
+    ScanOptions scan;
+    scan.chunk_size = kChunk;
+    catalog = *scan_catalog(tree.path(), scan, log.logger());
+    source = std::make_unique<PfsSource>(*catalog, Fd(), io, PfsOptions{}, clock, metrics, log.logger(),
+                                         [](FileId) {});
+    REQUIRE(fetch() == -1);
+    answer(opened());
+    ended.clear();
+    REQUIRE(fetch() >= 0);
+  }
+  /// Asks for its first chunk. The descriptor that the backend is given; -1: only the path.
+  int fetch() {
+    FetchRequest request;
+    request.file = *catalog->find("file");
+    request.length = kChunk;
+    request.memory = {{memory.data(), kChunk}};
+    request.demand = std::make_shared<Demand>(Priority{});
+    request.done = [this](const Fetched& fetched) { ended.push_back(fetched ? 0 : fetched.error().code); };
+    source->start(std::move(request));
+    return submitted();
+  }
+  int submitted() {
+    REQUIRE(io.reads.size() == 1);
+    return io.reads.front().open_fd;
+  }
+  FileRead::Outcome opened() {
+    FileRead::Outcome outcome;
+    outcome.bytes = kChunk;
+    outcome.stamp = catalog->stamp(*catalog->find("file"));
+    if (submitted() < 0) outcome.fd.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    return outcome;
+  }
+  void answer(Result<FileRead::Outcome> outcome) {
+    const FileRead read = std::move(io.reads.front());
+    io.reads.pop_front();
+    read.done(std::move(outcome));
+  }
+
+  TempTree tree;
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock{};
+  std::shared_ptr<const Catalog> catalog;
+  std::vector<char> memory = std::vector<char>(kChunk);
+  std::vector<int> ended;  // what became of each fetch: 0 or its error
+  OpenReads io;
+  std::unique_ptr<PfsSource> source;
+};
+
 }  // namespace
 
 TEST_CASE("a file whose path is too long for one system call is opened as one that a ring may read") {
@@ -289,6 +344,26 @@ TEST_CASE("a file with such a path that cannot be opened just now has not change
   f.refuse();
   CHECK(f.error == EBADF);
   CHECK(f.metrics.pfs_stale_files.value() == 0);
+}
+
+TEST_CASE("a descriptor that was kept and fails is used no more, and its file is opened anew once") {
+  LargeFile f;
+  f.answer(Error{EIO, "read: a server that restarted"});
+  CHECK(f.ended.empty());
+  CHECK(f.submitted() == -1);
+  SECTION("and read") {
+    f.answer(f.opened());
+    CHECK(f.ended == std::vector<int>{0});
+    CHECK(f.fetch() >= 0);
+    f.answer(f.opened());
+  }
+  SECTION("not again where that fails, too") {
+    f.answer(Error{EIO, "open: a server that is down"});
+    CHECK(f.ended == std::vector<int>{EIO});
+    CHECK(f.fetch() == -1);
+    f.answer(f.opened());
+  }
+  CHECK(f.ended.back() == 0);
 }
 
 TEST_CASE("large files that are kept open no more are closed by the backend, whatever that takes") {
@@ -338,6 +413,12 @@ class Hanging final : public IoBackend {
  public:
   explicit Hanging(const Catalog& catalog) : catalog_(catalog) {}
   void submit(FileRead request) override {
+    if (hung() >= descriptors) {
+      answers_.post([read = std::move(request)](const std::atomic<bool>&) {
+        read.done(Error{EMFILE, "open: Too many open files"});
+      });
+      return;
+    }
     if (request.path.back() == '9') {
       answers_.post([this, read = std::move(request)](const std::atomic<bool>&) { answer(read); });
       return;
@@ -367,7 +448,8 @@ class Hanging final : public IoBackend {
     }
   }
 
-  SequencePoints points;  // passed by each operation that hangs
+  SequencePoints points;                      // passed by each operation that hangs
+  std::atomic<size_t> descriptors{SIZE_MAX};  // for operations that hang; with as many no other opens a file
 
  private:
   void answer(const FileRead& read) const {
@@ -451,4 +533,40 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
   }));
   CHECK(source.troubles().silent.empty());
   CHECK(metrics.pfs_silent.value() == 0);
+}
+
+TEST_CASE("where operations that hang keep the descriptors, others are tried again") {
+  TempTree tree;
+  for (int i = 0; i < 10; ++i) tree.write("f" + std::to_string(i), 100);
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock;
+  const auto catalog = *scan_catalog(tree.path(), {}, log.logger());
+  Hanging io(*catalog);
+  io.descriptors = 3;
+  PfsOptions options;
+  options.stuck = std::chrono::milliseconds(20);
+  PfsSource source(*catalog, Fd(), io, options, clock, metrics, log.logger(), [](FileId) {});
+  std::vector<char> memory(100);
+  std::atomic<int> ended = 0;
+  const auto fetch = [&](int file) {
+    source.start({*catalog->find("f" + std::to_string(file)),
+                  0,
+                  100,
+                  {{memory.data(), 100}},
+                  std::make_shared<Demand>(Priority{}),
+                  FetchScope::anywhere,
+                  [&](const Fetched& result) {
+                    ended += result.ok();
+                    io.points.pass();
+                  }});
+  };
+  for (int i = 0; i < 3; ++i) fetch(i);
+  CHECK(io.points.wait_until([&] { return io.hung() == 3; }));
+  fetch(9);
+  CHECK(eventually([&] { return log.has("Too many open files"); }));
+  io.descriptors = SIZE_MAX;  // another program has given some up
+  CHECK(io.points.wait_until([&] { return ended == 1; }));
+  io.release();
+  CHECK(ended == 4);
 }
