@@ -28,6 +28,8 @@
 #include <liburing.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "cache/base/fd.h"
@@ -321,7 +323,34 @@ class RingBackend final : public IoBackend {
     io_uring_sqe_set_data(entry, nullptr);
   }
 
+  // What the kernel cancels it has no thread for, as where pids.max is reached before the first operation
+  // that needs one. Better that this thread waits for a file than that nobody reads it.
+  static int perform(Operation& operation) {
+    ssize_t result = 0;
+    switch (operation.step) {
+      case Step::open:
+        result = ::syscall(SYS_openat2, operation.file_read()->directory_fd,
+                           operation.file_read()->path.c_str(), &operation.how, sizeof operation.how);
+        break;
+      case Step::move: {
+        const auto position = static_cast<off_t>(operation.offset + operation.moved);
+        const auto move = operation.writes() ? ::pwritev : ::preadv;
+        result = move(operation.fd(), operation.cursor.pieces(), static_cast<int>(operation.cursor.count()),
+                      position);
+        break;
+      }
+      case Step::stat:
+        result = ::statx(operation.file, "", AT_EMPTY_PATH, kStamp, &operation.stat);
+        break;
+      case Step::close:
+        result = ::close(operation.file);
+        break;
+    }
+    return result < 0 ? -errno : static_cast<int>(result);
+  }
+
   void completed(Ring& ring, Owned operation, int result) {
+    if (result == -ECANCELED) result = perform(*operation);
     if (operation->step == Step::close) {
       --in_flight_;
       return;

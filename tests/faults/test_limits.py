@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from clairmount import binary, clairfs, is_mounted, logged, sanitized, tempdir, wait_until
+from clairmount import binary, clairfs, is_mounted, logged, sanitized, slowfs, tempdir, wait_until
 from faultlib import assert_hashes, descriptor_limit, digest, make_dataset, reading
 from mounting import assert_one_line, cleaned, io_choices, run
 from planning import register
@@ -213,6 +213,19 @@ def test_no_more_threads(tmp, few_threads):
         wait_until(lambda: mount.stats()["plan_list"], "the plan is in force")
         assert_hashes(mount, hashes)
         few_threads.limit(1)  # it ends without more
+
+
+@pytest.mark.skipif(sanitized(), reason="a sanitizer takes threads of its own")
+@pytest.mark.parametrize("io", io_choices())
+def test_no_more_threads_before_the_first_read(tmp, few_threads, io):
+    """The kernel's threads count, too, by which a ring opens files that a server has."""
+    hashes = make_dataset(tmp / "src")
+    with slowfs(tmp / "src") as pfs, clairfs(pfs.path, "--ram=8M", f"--io={io}") as mount:
+        assert logged(mount, "info mounted")  # the last of its threads has begun
+        few_threads.add(mount.pid)
+        few_threads.limit(1)
+        assert_hashes(mount, hashes)
+        assert mount.stat("reads.failed") == 0
 
 
 @pytest.mark.skipif(sanitized(), reason="a sanitizer takes threads of its own")
