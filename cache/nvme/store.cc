@@ -29,6 +29,11 @@ namespace {
 // them mean that the device is gone, and every further read would only delay its fetch from elsewhere.
 constexpr unsigned kMostErrorsInARow = 8;
 
+// Passes, and says nothing of the file.
+bool is_shortage(int code) {
+  return code == EMFILE || code == ENFILE || code == ENOMEM;
+}
+
 bool laid_out(std::span<const iovec> memory, uint64_t length) {
   for (const iovec& piece : memory) {
     if ((reinterpret_cast<uintptr_t>(piece.iov_base) | piece.iov_len) % kSlotSize != 0) return false;
@@ -228,6 +233,7 @@ Result<NvmeIndexFile> Store::open_index() {
   ::unlinkat(directory, NvmeIndexFile::kNewName, 0);  // of a compaction that was cut short
   auto file = NvmeIndexFile::open(directory, NvmeIndexFile::kName, segment_slots);
   if (!file) {
+    if (is_shortage(file.error().code)) return error(file.error().code, "open the index");
     if (file.error().code != ENOENT) {
       log_.warn("NVMe directory {}: {}; starting empty", options_.directory, file.error().message);
       ::unlinkat(directory, NvmeIndexFile::kName, 0);

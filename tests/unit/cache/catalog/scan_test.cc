@@ -4,7 +4,6 @@
 #include <thread>
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "cache/catalog/check.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
+#include "tests/support/few_descriptors.h"
 #include "tests/support/temp_tree.h"
 
 using namespace clairfs;
@@ -49,22 +49,6 @@ void make_mixed(const TempTree& tree) {
   }
   for (int i = 0; i < 3000; ++i) tree.write("wide/" + std::to_string(i), 0);
 }
-
-/// Lowers the limit of open files for its scope.
-class FewDescriptors {
- public:
-  explicit FewDescriptors(rlim_t count) {
-    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
-    const rlimit low = {count, before_.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
-  }
-  FewDescriptors(const FewDescriptors&) = delete;
-  FewDescriptors& operator=(const FewDescriptors&) = delete;
-  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_ = {};
-};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "cache/memory/ram_arena.h"
 #include "cache/nvme/index.h"
 #include "tests/support/catch.h"
+#include "tests/support/few_descriptors.h"
 #include "tests/unit/cache/nvme/nvme_support.h"
 
 using namespace clairfs;
@@ -246,6 +247,23 @@ TEST_CASE("another capacity on the next mount") {
     REQUIRE(bytes_in(f.directory) <= f.capacity);
   }
   for (uint64_t n = 0; n < 120; ++n) REQUIRE((get(*store, n).value() == content_of(n, 100'000)));
+}
+
+TEST_CASE("a store that lacks descriptors for a moment loses nothing") {
+  StoreFixture f(IoKind::threads);
+  f.capacity = 8 << 20;
+  f.open();
+  for (uint64_t n = 0; n < 50; ++n) REQUIRE(put(*f.store, n, content_of(n, 100'000)).ok());
+  f.store.reset();
+  for (rlim_t limit = 3; f.store == nullptr; ++limit) {
+    Result<std::unique_ptr<NvmeStore>> opened = Error{};
+    {
+      const FewDescriptors few(limit);
+      opened = f.try_open();
+    }
+    if (opened) f.store = std::move(*opened);
+  }
+  CHECK(f.store->chunks() == 50);
 }
 
 TEST_CASE("two stores count into the same metrics") {
