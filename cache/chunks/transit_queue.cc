@@ -11,9 +11,9 @@ TransitQueue::Queue& TransitQueue::queue(const Demand& demand, TransitClass tran
 
 void TransitQueue::add(TransitClass transit_class, std::shared_ptr<const Demand> demand, Attempt attempt) {
   MutexLock lock(mutex_);
+  count_.fetch_add(1);  // before the demand is read: who raises it afterwards finds a fetch to look for
   Queue& waiting = queue(*demand, transit_class);
   waiting.push_back({std::move(demand), std::move(attempt)});
-  count_.fetch_add(1);
 }
 
 void TransitQueue::demand_changed(const Demand& demand) {

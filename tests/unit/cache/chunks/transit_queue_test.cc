@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -51,6 +52,19 @@ TEST_CASE("fetches get memory by kind, and within one in the order of their arri
   CHECK(!f.queue.empty());
   CHECK(f.after(TransitClass::source, 5) == Order{1});
   CHECK(f.queue.empty());
+}
+
+TEST_CASE("a fetch that becomes more urgent while it begins to wait is found", "[transit_queue]") {
+  for (int round = 0; round < 2000; ++round) {
+    QueueFixture f;
+    f.demands[1] = std::make_shared<Demand>(Priority{Kind::background, 0});
+    std::thread waits([&] { f.add(1, Kind::background, TransitClass::source); });
+    f.demands[1]->raise({Kind::demand, 0});
+    f.queue.demand_changed(*f.demands[1]);
+    waits.join();
+    f.add(2, Kind::prefetch, TransitClass::source);
+    REQUIRE(f.after(TransitClass::source, 1) == Order{1});
+  }
 }
 
 TEST_CASE("no class waits behind another", "[transit_queue]") {
