@@ -129,6 +129,8 @@ void getxattr(fuse_req_t req, fuse_ino_t inode, const char* name, size_t size) {
   context.metrics.fuse_getxattr.add();
   // No ACLs, labels and capabilities: told so, and not "none here", ls does not ask for them of every file.
   if (!std::string_view(name).starts_with("user.")) return void(fuse_reply_err(req, EOPNOTSUPP));
+  // A plan names files, also those in folders that are closed to others.
+  if (name == kPlan && !may_control(req)) return void(fuse_reply_err(req, ENODATA));
   if (name == kPlan && writable_control_file(context, inode) != nullptr)
     return reply_plan(req, context.plans.texts(), size);
   const auto file = file_of(context.catalog, inode);
@@ -146,9 +148,9 @@ void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
   context.metrics.fuse_listxattr.add();
   const auto file = file_of(context.catalog, inode);
   std::string names;
-  const bool has_plan = writable_control_file(context, inode) != nullptr
-                            ? !context.plans.texts().empty()
-                            : file && !attribute(context, *file, kPlan).empty();
+  const bool has_plan = may_control(req) && (writable_control_file(context, inode) != nullptr
+                                                 ? !context.plans.texts().empty()
+                                                 : file && !attribute(context, *file, kPlan).empty());
   // Those of files are told to who asks for them by name: what copies all attributes would take them along,
   // and a checksum has to be computed.
   if (has_plan) names.append(kPlan).push_back('\0');
