@@ -27,6 +27,8 @@ namespace {
 // A node that has claimed its mount point mounts it within milliseconds, on a busy machine within seconds.
 constexpr std::chrono::seconds kUntilMounted(10);
 constexpr std::chrono::milliseconds kBetweenLooks(20);
+// Who has claimed it listens within microseconds. Asking more often would fill the queue of who listens.
+constexpr std::chrono::seconds kUntilListening(1);
 
 // What tells this process's mounts from those of containers that share its network; 0 where /proc is
 // missing.
@@ -37,15 +39,34 @@ ino_t mount_namespace() {
 
 // In the abstract namespace: nothing is left behind, however the process ends. That is one for each network
 // namespace, while a mount point is one for each mount namespace.
-bool bind_name(const Fd& socket, const std::string& path) {
-  const std::string name =
-      fmt::format("clairfs mount point {} {:016x}", mount_namespace(), XXH3_64bits(path.data(), path.size()));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0;
-}
+class ClaimName {
+ public:
+  explicit ClaimName(const std::string& path) {
+    const std::string name = fmt::format("clairfs mount point {} {:016x}", mount_namespace(),
+                                         XXH3_64bits(path.data(), path.size()));
+    address_.sun_family = AF_UNIX;
+    std::memcpy(address_.sun_path + 1, name.data(), name.size());
+    length_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+
+  bool bind(const Fd& socket) const { return ::bind(socket.get(), address(), length_) == 0; }
+
+  // Whether a process of this user or of root has it: any may take a name, and need not ever mount.
+  bool is_a_mounts() const {
+    const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ucred holder{};
+    socklen_t size = sizeof holder;
+    return ::connect(socket.get(), address(), length_) == 0 &&
+           ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &holder, &size) == 0 &&
+           (holder.uid == 0 || holder.uid == ::geteuid());
+  }
+
+ private:
+  const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&address_); }
+
+  sockaddr_un address_{};
+  socklen_t length_ = 0;
+};
 
 void fill_in(std::string& path, NodeId rank) {
   constexpr std::string_view kPlaceholder = "{rank}";
@@ -135,11 +156,13 @@ Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job,
                              const std::function<void()>& on_wait) {
   const auto path = resolve_path(mountpoint);
   if (!path) return Fd();
-  Fd claim(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  Fd claim(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!claim) return system_error(errno, "socket");
-  const auto deadline = std::chrono::steady_clock::now() + kUntilMounted;
+  const ClaimName name(*path);
+  const auto begin = std::chrono::steady_clock::now();
+  auto ask = begin + kUntilListening;
   for (;;) {
-    const bool bound = bind_name(claim, *path);
+    const bool bound = name.bind(claim);
     const auto mounts = current_mounts();
     const auto there = mounts ? mount_at(*mounts, *path) : std::nullopt;
     if (there && there->is_clairfs()) {
@@ -151,8 +174,14 @@ Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job,
                                "'{0}-{{rank}}'",
                                mountpoint)};
     }
-    if (bound) return claim;
-    if (std::chrono::steady_clock::now() > deadline) {
+    if (bound) {
+      if (::listen(claim.get(), SOMAXCONN) != 0) return system_error(errno, "listen");
+      return claim;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now > ask && !name.is_a_mounts()) return Fd();
+    if (now > ask) ask = now + kUntilListening;
+    if (now > begin + kUntilMounted) {
       if (in_job) return Fd();
       return Error{
           EBUSY, fmt::format("another clairfs is about to mount on {}; wait for it, or end it", mountpoint)};

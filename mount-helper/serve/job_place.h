@@ -30,10 +30,11 @@ Result<MountOptions> options_for_node(MountOptions options, const JobPlace& plac
 /// the descriptor is open. Called before anything else is done with the mount point: mounts that begin
 /// together would all find it free, and the mount of a node that waits for the others answers no request, so
 /// even a look at it would never end. None where the path cannot be resolved, or, on a single node, a clairfs
-/// is mounted there already: validation says more. In a job none, too, where another process holds its name
-/// for seconds without mounting there. Errors: EBUSY, with the advice what to do: in a job, when a clairfs is
-/// mounted there; on a single node, when another one is being mounted there and does not get ready. Calls
-/// `on_wait` whenever the mount point is taken and it is about to wait.
+/// is mounted there already: validation says more. None, too, where a process of another user than root
+/// holds its name, which anybody may take, and in a job where any process does for seconds without mounting.
+/// Errors: EBUSY, with the advice what to do: in a job, when a clairfs is mounted there; on a single node,
+/// when another one is being mounted there and does not get ready. Calls `on_wait` whenever the mount point
+/// is taken and it is about to wait.
 Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job,
                              const std::function<void()>& on_wait = {});
 

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include <sched.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,6 +96,33 @@ TEST_CASE("without a job, too, a mount point is claimed by one at a time") {
   waits.join();
   CHECK((*second && **second));
   CHECK_FALSE(*claim_mount_point("/nowhere/at all", false));
+}
+
+TEST_CASE("another user who has taken the name of a mount point keeps nobody from it") {
+  if (::geteuid() != 0) {
+    WARN("skipped: only root can act as another user");
+    return;
+  }
+  const bool listens = GENERATE(true, false);
+  const TemporaryDirectory here;
+  auto claim = claim_mount_point(here.path(), false);
+  REQUIRE((claim && *claim));
+  sockaddr_un name{};
+  socklen_t size = sizeof name;
+  REQUIRE(::getsockname(claim->get(), reinterpret_cast<sockaddr*>(&name), &size) == 0);
+  *claim = Fd();
+  Fd taken(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(taken.get(), reinterpret_cast<const sockaddr*>(&name), size) == 0);
+  constexpr uid_t kNobody = 65534;
+  const pid_t stranger = ::fork();  // a socket is whose process listens
+  REQUIRE(stranger >= 0);
+  if (stranger == 0) ::_exit(::setuid(kNobody) == 0 && (!listens || ::listen(taken.get(), 1) == 0) ? 0 : 1);
+  int status = 0;
+  REQUIRE(::waitpid(stranger, &status, 0) == stranger);
+  REQUIRE(status == 0);
+  claim = claim_mount_point(here.path(), false);
+  REQUIRE(claim);
+  CHECK_FALSE(*claim);
 }
 
 TEST_CASE("a path is another mount point where other mounts are seen") {
