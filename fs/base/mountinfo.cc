@@ -24,12 +24,11 @@ std::string unescape(std::string_view text) {
   return plain;
 }
 
-// The number after "user_id=" in a list with commas.
-std::optional<uid_t> owner_in(const std::string& options) {
+// The number after `key`, "user_id=", in a list with commas.
+std::optional<uint32_t> number_in(const std::string& options, std::string_view key) {
   std::istringstream list(options);
   for (std::string option; std::getline(list, option, ',');) {
-    constexpr std::string_view kKey = "user_id=";
-    if (option.starts_with(kKey)) return parse_whole<uid_t>(std::string_view(option).substr(kKey.size()));
+    if (option.starts_with(key)) return parse_whole<uint32_t>(std::string_view(option).substr(key.size()));
   }
   return std::nullopt;
 }
@@ -54,8 +53,8 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text) {
     std::string options;
     if (!(fields >> type >> source)) continue;
     fields >> options;
-    mounts.push_back(
-        {unescape(mountpoint), unescape(type), unescape(source), owner_in(options), device, unescape(root)});
+    mounts.push_back({unescape(mountpoint), unescape(type), unescape(source), number_in(options, "user_id="),
+                      number_in(options, "group_id="), device, unescape(root)});
   }
   return mounts;
 }

@@ -19,6 +19,7 @@ struct MountEntry {
   std::string type;                           ///< "ext4", "fuse.clairfs"
   std::string source;                         ///< for clairfs mounts the dataset's path
   std::optional<uid_t> owner = std::nullopt;  ///< of a FUSE mount: who mounted
+  std::optional<gid_t> group = std::nullopt;  ///< and as which group
   std::string device = {};                    ///< "0:52": the same wherever this filesystem is mounted
   std::string root = "/";                     ///< the folder of the filesystem that is mounted there
 

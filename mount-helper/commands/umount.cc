@@ -4,9 +4,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <grp.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "fs/base/mountinfo.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/mounts/processes.h"
 #include "mount-helper/mounts/resolve_path.h"
@@ -45,10 +48,22 @@ Result<MountEntry> mount_to_end(const std::string& path) {
   return Error{EINVAL, fmt::format("{} is not mounted; 'clairfs list' lists clairfs mounts", *resolved)};
 }
 
+// This process becomes who mounted: without --allow-other the kernel lets nobody else in, root neither.
+bool become_owner(const MountEntry& mount) {
+  if (::geteuid() != 0 || !mount.owner || !mount.group) return false;
+  return ::setgroups(0, nullptr) == 0 && ::setresgid(*mount.group, *mount.group, *mount.group) == 0 &&
+         ::setresuid(*mount.owner, *mount.owner, *mount.owner) == 0;
+}
+
 // The daemon behind the mount; none when it is gone, or lives in another pid namespace. Errors: ETIMEDOUT
 // when it does not answer.
-Result<Fd> find_daemon(const std::string& mountpoint, pid_t& pid) {
-  const auto stats = read_with_deadline(mountpoint + "/.clairfs/stats.json", kAlivePatience);
+Result<Fd> find_daemon(const MountEntry& mount, pid_t& pid) {
+  const std::string path = mount.mountpoint + "/.clairfs/stats.json";
+  const auto stats = with_deadline(path, kAlivePatience, [&] {
+    auto text = read_text_file(path);
+    if (!text && text.error().code == EACCES && become_owner(mount)) text = read_text_file(path);
+    return text;
+  });
   if (!stats && stats.error().code == ETIMEDOUT) return stats.error();
   if (!stats) return Fd();
   const auto parsed = nlohmann::json::parse(*stats, nullptr, false);
@@ -83,7 +98,7 @@ int umount_command(const std::string& path, bool lazy) {
   const auto mount = mount_to_end(path);
   if (!mount) return fail(mount.error(), exit_usage);
   pid_t pid = 0;
-  const auto daemon = lazy ? Result<Fd>(Fd()) : find_daemon(mount->mountpoint, pid);
+  const auto daemon = lazy ? Result<Fd>(Fd()) : find_daemon(*mount, pid);
   const auto others = lazy ? std::vector<NamespaceUser>() : namespaces_with(mount->device);
   const Unmounting how = lazy      ? Unmounting::lazy
                          : !daemon ? Unmounting::of_silent_daemon

@@ -27,6 +27,7 @@ TEST_CASE("mountinfo is read with its escapes and optional fields") {
   CHECK(mounts[1].is_clairfs());
   CHECK(mounts[2].type == "fuse.clairfs");
   CHECK(mounts[1].owner == 1000U);
+  CHECK(mounts[1].group == 0U);
   CHECK(mounts[1].device == "0:40");
   CHECK(!mounts[2].owner);
 }
