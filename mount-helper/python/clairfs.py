@@ -18,7 +18,8 @@ What is planned, and for how long:
     any other sampler or batch sampler            each epoch when it begins, from a copy of the sampler
 
 An epoch begins when the loader is iterated. The plan is then compared with the sampler's state, and replaced if the
-script resumed, forgot set_epoch(), or seeded anew. Samplers are only looked at: what a look draws is put back.
+script resumed, forgot set_epoch(), or seeded anew. Samplers are only looked at: what a look draws is put back, and one of
+which no whole copy can be made is not looked at.
 
 Samples are found as paths in the dataset (ImageFolder, Subset, ConcatDataset, any list of paths), as a numpy.memmap (of
 which workers that are not forked get a copy: there it is not planned), as an LMDB (whose rows have the keys 0, 1, 2 and so
@@ -40,15 +41,20 @@ import copy
 import errno
 import hashlib
 import inspect
+import io
 import itertools
 import json
+import multiprocessing.util
 import os
+import pickle
 import random
 import re
 import socket
 import stat
 import sys
 import tempfile
+import threading
+import types
 import warnings
 
 __all__ = ["Registration", "register", "status"]
@@ -56,6 +62,7 @@ __all__ = ["Registration", "register", "status"]
 _PATIENCE_SECONDS = 20  # a plan of a million files takes one; the daemon goes on with it when we do not wait longer
 _MOST_INDICES = 1 << 26  # of one epoch that is written down: an endless sampler ends there
 _MOST_OTHER_DRAWS = 1 << 12  # from a generator between two epochs: a look takes some milliseconds
+_MOST_OF_A_SAMPLER = 1 << 26  # bytes besides numbers in lists, tensors and datasets: it holds something else, too
 _MOST_OF_ALL_RANKS = 1 << 23  # of one epoch of all ranks: more would make each rank wait for seconds
 
 
@@ -561,30 +568,6 @@ def _samples_indices(value):
     return hasattr(type(value), "__iter__") and hasattr(value, "__dict__") and not isinstance(value, others)
 
 
-def _twin(value, twins):
-    """A copy of a sampler that can be iterated instead of it: with copies of its generators and of the samplers in it."""
-    torch = _torch()
-    if id(value) in twins:
-        return twins[id(value)]
-    if isinstance(value, torch.Generator):
-        copied = torch.Generator(device=value.device)
-        copied.set_state(value.get_state())
-    elif isinstance(value, random.Random) or type(value).__module__.startswith("numpy.random"):
-        copied = copy.deepcopy(value)
-    elif isinstance(value, (list, dict, set, collections.deque)):
-        copied = copy.copy(value)
-    elif hasattr(type(value), "__next__"):
-        raise _NotPlanned("the sampler holds an iterator, which cannot be looked at without a trace")
-    elif _samples_indices(value):
-        copied = twins[id(value)] = copy.copy(value)
-        for name, part in vars(value).items():
-            copied.__dict__[name] = part if name in ("dataset", "data_source") else _twin(part, twins)
-    else:
-        return value
-    twins[id(value)] = copied
-    return copied
-
-
 def _flat(element):
     """Indices in an element of a sampler or batch sampler."""
     if isinstance(element, (list, tuple)):
@@ -602,6 +585,93 @@ def _parts(sampler):
     return found
 
 
+class _Bounded(io.BytesIO):
+    def write(self, data):
+        if self.tell() > _MOST_OF_A_SAMPLER:
+            raise _NotPlanned("the sampler holds too much to be copied for a look")
+        return super().write(data)
+
+
+_PLAIN = {bool, bytes, float, int, str, type(None)}
+_SHARED = (type, types.BuiltinFunctionType, types.FunctionType, types.ModuleType, type(threading.Lock()), type(threading.RLock()))
+
+
+def _unchanging(values):
+    """Whether all of them are numbers, strings, or tuples of such."""
+    generic = getattr(sys.modules.get("numpy"), "generic", bool)
+    kinds = set(map(type, values))
+    if not all(kind in _PLAIN or kind is tuple or issubclass(kind, generic) for kind in kinds):
+        return False
+    return tuple not in kinds or _unchanging([part for value in values if type(value) is tuple for part in value])
+
+
+class _Twins(pickle.Pickler):
+    """Copies of a sampler that can be iterated instead of it and leave no trace in it. All that it holds is copied, but for
+    datasets, models, functions, locks, other ranks, and the generators that _untouched() puts back."""
+
+    def __init__(self, sampler, dataset):
+        self.stream, self.apart, self.numbers = _Bounded(), [], {}
+        super().__init__(self.stream, pickle.HIGHEST_PROTOCOL)
+        datasets = (getattr(part, name, None) for part in _parts(sampler) for name in ("dataset", "data_source"))
+        numpy = sys.modules.get("numpy")
+        legacy = getattr(numpy.random.mtrand, "_rand", None) if numpy else None
+        shared = (dataset, *filter(self._without_sampler, datasets), _torch().default_generator, random._inst, legacy)
+        self.shared = {id(value) for value in shared if value is not None}
+        try:
+            self.dump(sampler)
+        except _NotPlanned:
+            raise
+        except Exception as error:
+            raise _NotPlanned(f"the sampler cannot be copied for a look: {error}") from error
+
+    @staticmethod
+    def _without_sampler(dataset):
+        """Lightning puts a sampler into a dataset, to sample from that."""
+        return not any(isinstance(part, _torch().utils.data.Sampler) for part in getattr(dataset, "__dict__", {}).values())
+
+    def persistent_id(self, value):
+        """A number for what is copied by itself or not at all; None: it is pickled."""
+        if type(value) in _PLAIN:
+            return None
+        if (number := self.numbers.get(id(value))) is not None:
+            return number
+        if (copier := self._copier(value)) is None:
+            return None
+        self.apart.append((value, copier))
+        return self.numbers.setdefault(id(value), len(self.apart) - 1)
+
+    def _copier(self, value):
+        data, kind = _torch().utils.data, type(value)
+        shared = isinstance(value, (data.Dataset, _torch().nn.Module)) and self._without_sampler(value)
+        of_ranks = kind.__module__.startswith(("torch.distributed.", "torch._C._distributed"))
+        if shared or of_ranks or isinstance(value, _SHARED) or id(value) in self.shared:
+            return lambda itself: itself
+        if isinstance(value, _torch().Generator):
+            return lambda generator: _torch().Generator(device=generator.device).set_state(generator.get_state())
+        if isinstance(value, _torch().Tensor):
+            return lambda tensor: tensor.detach().clone()
+        if hasattr(kind, "__next__"):
+            raise _NotPlanned("the sampler holds an iterator, which cannot be looked at without a trace")
+        if kind in (list, tuple, set, dict, collections.deque):
+            held = [*value, *value.values()] if kind is dict else value
+            return copy.copy if _unchanging(held) else None
+        numbers = kind.__module__ == "numpy" and hasattr(value, "dtype") and not value.dtype.hasobject
+        return copy.copy if numbers else None
+
+    def make(self):
+        copies = {}
+
+        def load(number):
+            if number not in copies:
+                value, copier = self.apart[number]
+                copies[number] = copier(value)
+            return copies[number]
+
+        unpickler = pickle.Unpickler(io.BytesIO(self.stream.getvalue()))
+        unpickler.persistent_load = load
+        return unpickler.load()
+
+
 _PLACES = (("num_replicas", "rank"), ("num_processes", "process_index"))  # DistributedSampler's, accelerate's
 
 
@@ -610,7 +680,7 @@ class _Written:
     there are."""
 
     def __init__(self, loader, samples):
-        self.index_sampler, self.samples = loader_index_sampler(loader), samples
+        self.index_sampler, self.dataset, self.samples = loader_index_sampler(loader), loader.dataset, samples
         places = [(part, *names) for part in _parts(self.index_sampler) for names in _PLACES if hasattr(part, names[1])]
         self.place = places[0] if places else None
         self.alone = _ranks_of_a_node_alone(samples.mount)
@@ -626,12 +696,11 @@ class _Written:
     def loader_begins(self):
         pass
 
-    def _indices(self, rank=None):
-        twins = {}
-        twin = _twin(self.index_sampler, twins)
+    def _indices(self, twins, rank=None):
+        twin = twins.make()
         if rank is not None:
-            part, _, name = self.place
-            setattr(twins[id(part)], name, rank)
+            _, _, name = self.place
+            setattr(next(part for part in _parts(twin) if hasattr(part, name)), name, rank)
         with _untouched(), _without_other_ranks():
             indices = list(itertools.islice(itertools.chain.from_iterable(map(_flat, twin)), _MOST_INDICES + 1))
         if len(indices) > _MOST_INDICES:
@@ -640,11 +709,12 @@ class _Written:
 
     def _all_ranks(self):
         """(order of all ranks, step by step, and their number); the number is None where it is that of this rank only."""
-        own = self._indices()
+        twins = _Twins(self.index_sampler, self.dataset)
+        own = self._indices(twins)
         world = getattr(self.place[0], self.place[1], 1) if self.place else 1
         ranks = self.alone or range(world)
         if world > 1 and len(ranks) * len(own) <= _MOST_OF_ALL_RANKS:
-            orders = [self._indices(rank) for rank in ranks]
+            orders = [self._indices(twins, rank) for rank in ranks]
             if all(len(order) == len(own) for order in orders):
                 return list(itertools.chain.from_iterable(zip(*orders))), len(ranks)
         return own, None if world > 1 else 1
@@ -927,8 +997,8 @@ def _watched(cls):
 
         @property
         def _index_sampler(self):
-            registration = self.__dict__.get("_clairfs")
-            return _IndexSampler(super()._index_sampler, registration) if registration else super()._index_sampler
+            inner = super()._index_sampler
+            return _IndexSampler(inner, self) if "_clairfs" in self.__dict__ else inner
 
     return _in_place_of(cls, Watched)
 
@@ -966,10 +1036,10 @@ def _inherited(loader):
 
 
 class _IndexSampler:
-    """A loader's sampler or batch sampler; `registration` hears just before it draws."""
+    """A loader's sampler or batch sampler; the loader's registration hears just before it draws."""
 
-    def __init__(self, inner, registration):
-        self._inner, self._registration = inner, registration
+    def __init__(self, inner, loader):
+        self._inner, self._loader = inner, loader
 
     def __len__(self):
         return len(self._inner)
@@ -982,12 +1052,16 @@ class _IndexSampler:
     def __iter__(self):
         if inspect.isgeneratorfunction(type(self._inner).__iter__):
             return self._lazily()
-        self._registration._epoch_begins()
+        self._tell()
         return iter(self._inner)
 
     def _lazily(self):
-        self._registration._epoch_begins()
+        self._tell()
         yield from self._inner
+
+    def _tell(self):
+        if registration := self._loader.__dict__.get("_clairfs"):  # persistent workers keep this for longer than one
+            registration._epoch_begins()
 
 
 # Registrations
@@ -1042,7 +1116,7 @@ class Registration:
             return  # a child of a fork
         if self._loader is not None:
             self._teller.__dict__.pop("_clairfs", None)
-            if type(self._teller) in _watched_classes.values() and self._teller is not self._loader:
+            if type(self._teller) in _watched_classes.values():
                 self._teller.__class__ = type(self._teller).__mro__[1]
             self._loader = self._teller = None
         if self in _registrations:
@@ -1076,6 +1150,8 @@ class Registration:
         teller = self._teller
         teller.__class__ = _watched(type(teller)) if teller is self._loader else _watched_sampler(type(teller))
         teller.__dict__["_clairfs"] = self
+        if getattr(teller, "_iterator", None) is not None:  # of persistent workers, which have begun
+            teller._iterator._index_sampler = teller._index_sampler
 
     def _put(self, keys):
         """Puts a plan in force."""
@@ -1144,7 +1220,7 @@ class Registration:
 
     def _guarded(self, step):
         """Training goes on whatever happens here."""
-        if self._pid != os.getpid():
+        if self._pid != os.getpid() or self._loader is None:
             return
         try:
             step()
@@ -1207,6 +1283,8 @@ def register(loader, name=None, paths=None, path=None, **keys):
             raise _NotPlanned("in_order=False: the order depends on timing; give in_order=True")
         registration._begin(name, paths, path, keys)
         _registrations.append(registration)
+        if multiprocessing.parent_process() is not None:  # a forked one ends without atexit
+            multiprocessing.util.Finalize(None, _cancel_all, exitpriority=0)
     except Exception as error:  # noqa: BLE001
         registration.cancel()
         registration.mount = registration._mount = None

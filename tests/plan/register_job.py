@@ -163,6 +163,27 @@ class ByClass(Sampler):
         yield from order[self.passes :] + order[: self.passes]
 
 
+class InPlace(Sampler):
+    """Shuffles what it holds where that lies, and draws from a sampler in a list."""
+
+    def __init__(self, dataset):
+        self.size = len(dataset)
+        self.buckets = [list(range(i, min(i + 50, self.size))) for i in range(0, self.size, 50)]
+        self.order = numpy.arange(len(self.buckets))
+        self.samplers = [RandomSampler(range(self.size), generator=generator())]
+
+    def __len__(self):
+        return self.size
+
+    def __iter__(self):
+        numpy.random.shuffle(self.order)
+        for bucket in self.buckets:
+            random.shuffle(bucket)
+        indices = [i for number in self.order for i in self.buckets[number]]
+        turn = next(iter(self.samplers[0]))
+        return iter(indices[turn:] + indices[:turn])
+
+
 class Turned(Sampler):
     """Always the same order, which is nobody else's."""
 
@@ -308,6 +329,7 @@ CASES = {
         collate_fn=names,
     ),
     "own_sampler": lambda root: with_sampler(images(root), ByClass),
+    "in_place": lambda root: with_sampler(images(root), InPlace),
     "turned": lambda root: with_sampler(images(root), Turned),
     "lmdb": lambda root: loader(Lmdb(root), shuffle=True, generator=generator()),
     "lmdb_decimal": lambda root: loader(Lmdb(root, "decimal.lmdb", b"%d"), shuffle=True, generator=generator()),

@@ -109,7 +109,7 @@ WHOLE = ["generator", "generator_persistent", "generator_of_sampler", "sequentia
          "batch_sampler", "paths", "memmap", "distributed", "unshuffled", "fabric", "manual_seed", "manual_seed_persistent",
          "no_workers", "lmdb", "lmdb_decimal", "lmdb_open", "replacement", "no_batches", "concat", "subset_sampler", "weighted", "adapter",
          *HDF5]  # fmt: skip
-EPOCH_BY_EPOCH = ["dropout", "weighted_once", "own_sampler", "accelerate", "adapter_of_shard", "raw_half"]
+EPOCH_BY_EPOCH = ["dropout", "weighted_once", "own_sampler", "in_place", "accelerate", "adapter_of_shard", "raw_half"]
 # The plan is put right when an epoch begins: how many there are, and what the last one of the first loader says.
 OTHERS = {
     "turned": (2, "epochs=0 "),
@@ -259,12 +259,61 @@ with clairfs.register(train, epochs=7) as a, clairfs.register(val) as b, clairfs
     print(a.name, b.name, c.name, "epochs=7 " in a.text, a.status()["state"], len(clairfs.status(root)["plan_list"]))
     epoch(train)
     print(a.status()["passed"], len(train))
-print(len(clairfs.status(root)["plan_list"]), type(train) is DataLoader or "_clairfs" in vars(train))
+print(len(clairfs.status(root)["plan_list"]), type(train) is DataLoader and "_clairfs" not in vars(train))
 print(len(epoch(train)), len(clairfs.status(root)["plan_list"]))
 """,
         tmp,
     )
-    assert warned == "" and said.split() == "train train-val other True waiting 3 600 600 0 False 600 0".split(), said
+    assert warned == "" and said.split() == "train train-val other True waiting 3 600 600 0 True 600 0".split(), said
+
+
+def test_a_registration_that_has_ended_hears_no_more(mount, tmp):
+    """Iterators of persistent workers outlive it, and another loader may have its dataset."""
+    said, warned = python(
+        MAKE
+        + f"""
+root = {str(mount.path / "train")!r}
+dataset = images(root)
+loader = DataLoader(dataset, shuffle=True, num_workers=2, persistent_workers=True)
+epoch(loader)
+for _ in range(2):
+    with clairfs.register(loader) as registration:
+        epoch(loader)
+        print(registration.status()["epoch"], registration.status()["passed"] > 0)
+    epoch(loader)
+    print(registration.text == "", len(clairfs.status(root)["plan_list"]))
+halves = [torch.utils.data.SubsetRandomSampler(range(first, 600, 2)) for first in (0, 1)]
+train, val = (DataLoader(dataset, sampler=half) for half in halves)
+clairfs.register(train).cancel()
+with clairfs.register(val) as registration:
+    epoch(train)
+    epoch(val)
+    print(registration.status()["in_order"] > 0, len(clairfs.status(root)["plan_list"]))
+""",
+        tmp,
+    )
+    assert warned == "" and said == "0 True\nTrue 0\n" * 2 + "True 1\n", said + warned
+
+
+def test_a_forked_rank_takes_its_plan_back(mount, tmp):
+    """As those of notebooks: multiprocessing ends it without atexit."""
+    said, warned = python(
+        MAKE
+        + f"""
+import multiprocessing
+def rank():
+    loader = DataLoader(images({str(mount.path / "train")!r}), sampler=list(range(599, -1, -1)))
+    clairfs.register(loader)
+    epoch(loader)
+    print(len(clairfs.status({str(mount.path)!r})["plan_list"]), flush=True)
+process = multiprocessing.get_context("fork").Process(target=rank)
+process.start()
+process.join()
+""",
+        tmp,
+    )
+    assert warned == "" and said == "1\n", said + warned
+    assert mount.stats()["plan_list"] == [] and not list(tmp.glob("clairfs-lists-*/*"))
 
 
 def test_a_folder_that_is_called_as_no_plan_may_be(tmp):
