@@ -40,6 +40,11 @@ Found in_its_epoch(Chain run, const std::vector<const KnownEpoch*>& row,
   return {row[number]->sequence().epoch(), run};
 }
 
+// Whether the chain lies in the epoch where the reader was expected, and not behind it.
+bool skips_ahead(const KnownEpoch& epoch, const Chain& chain, int64_t next) {
+  return epoch.begin <= next && next <= epoch.begin + chain.top;
+}
+
 template <typename T>
 void push_newest(std::deque<T>& newest, const T& value) {
   newest.push_back(value);
@@ -128,6 +133,11 @@ std::optional<Found> Relocator::find(const KnownEpochs& epochs, TrackerState sta
   while (samples_.size() > static_cast<size_t>(span_of(sight.reorder_window))) samples_.pop_front();
   const std::vector<Sighting> strays(strays_.begin(), strays_.end());
   std::optional<Found> best;
+  const auto explains_more = [&](const KnownEpoch& epoch, const Chain& chain) {
+    if (!best || chain.length != best->chain.length) return !best || chain.length > best->chain.length;
+    return state == TrackerState::following && epoch.sequence().epoch() != best->epoch &&
+           skips_ahead(epoch, chain, sight.next);
+  };
   for (const auto& [number, epoch] : epochs.all()) {
     const auto positions_of = [&order = *epoch.order](uint32_t sample, std::vector<uint32_t>& positions) {
       const std::span<const uint32_t> found = order.of(sample);
@@ -137,7 +147,7 @@ std::optional<Found> Relocator::find(const KnownEpochs& epochs, TrackerState sta
       if (reach == 0) continue;
       const ChainStep step{static_cast<uint64_t>(sight.reorder_window), static_cast<uint64_t>(reach)};
       const auto chain = find_chain(strays, positions_of, epoch.sequence().length(), step);
-      if (chain && (!best || chain->length > best->chain.length)) best = Found{number, *chain};
+      if (chain && explains_more(epoch, *chain)) best = Found{number, *chain};
     }
   }
   if (!best && state == TrackerState::suspended) best = find_in_row(epochs, strays, sight.reorder_window);

@@ -10,6 +10,10 @@
 // - While the plan is followed, another program may read the same files in order: the chain must be longer
 //   than what was seen in order meanwhile.
 //
+// Epochs may have the same order, and then explain equally much. A reader that is followed has rather skipped
+// ahead within its epoch than gone to another one. Else the earliest counts: a job that is started again
+// begins there.
+//
 // Of epochs that are shorter than twice the sightings a suspended plan is also found by a run, over several
 // epochs in the end: a chain may not be longer there than chance explains.
 //
@@ -38,10 +42,12 @@ struct Found {
 class Relocator {
  public:
   /// How the reader's opens may stray: by `reorder_window` positions, and where sentinels alone are seen, one
-  /// of them in `gap` positions (0: nothing was pushed yet).
+  /// of them in `gap` positions (0: nothing was pushed yet). `next`: one past the furthest absolute position
+  /// that was seen.
   struct Sight {
     int64_t reorder_window = 1;
     int64_t gap = 0;
+    int64_t next = 0;
   };
 
   /// The observation in order at that tick (OrderScore::observations()).

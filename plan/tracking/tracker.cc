@@ -442,7 +442,7 @@ Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind)
 
 // Looks for the reader in all known epochs.
 bool Tracker::realign() {
-  const auto found = relocator_.find(epochs_, state_, {progress_.planned_slack(), gap_});
+  const auto found = relocator_.find(epochs_, state_, {progress_.planned_slack(), gap_, next()});
   if (!found) return false;
   if (state_ == TrackerState::following && departure_.flutters(score_.observations())) {
     suspend("matches no known order");

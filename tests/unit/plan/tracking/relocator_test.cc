@@ -62,6 +62,29 @@ TEST_CASE("the epoch that explains most is the one") {
   CHECK(found->chain.top == 744);
 }
 
+TEST_CASE("of epochs in one order the reader skipped ahead in its own, or is in the first") {
+  constexpr uint32_t kShortLength = 1000;
+  std::vector<uint32_t> samples(kShortLength);
+  std::iota(samples.begin(), samples.end(), 0U);
+  KnownEpochs epochs;
+  for (uint32_t number = 0; number < 3; ++number) {
+    auto sequence = std::make_shared<const EpochSequence>(Epoch(number), samples, 0);
+    epochs.add(std::make_shared<const SequencePositions>(std::move(sequence)), number * kShortLength);
+  }
+  const auto epoch_of = [&](uint32_t from, TrackerState state) {
+    Relocator relocator;
+    stray(relocator, from, 8);
+    const auto found = relocator.find(epochs, state, {4, 64, kShortLength + 132});
+    REQUIRE(found);
+    CHECK(found->chain.top == from + 7);
+    return found->epoch;
+  };
+  CHECK(epoch_of(151, TrackerState::following) == Epoch(1));
+  CHECK(epoch_of(0, TrackerState::following) == Epoch(0));  // began again
+  CHECK(epoch_of(151, TrackerState::suspended) == Epoch(0));
+  CHECK(epoch_of(151, TrackerState::finished) == Epoch(0));
+}
+
 TEST_CASE("sentinels are found at their distance") {
   const KnownEpochs epochs = two_epochs();
   Relocator relocator;
