@@ -119,7 +119,16 @@ void ReaderWindow::leave_out_shared_pages(std::vector<std::shared_ptr<StagedUnit
   if (!units.empty()) units.front()->first = true;
 }
 
+// An earlier plan may have left the sample in the page cache, or a reader without a plan. Where samples share
+// files that is not looked at, as in drop_until().
+void ReaderWindow::note_left_there(uint64_t position) {
+  const uint32_t sample = timeline_.sample_at(position);
+  if (!plan_.keeps_all || reader_->index().shares_files() || plan_.ledger->stays(sample)) return;
+  if (is_whole(position).value_or(false)) plan_.ledger->note_whole(sample);
+}
+
 void ReaderWindow::add_units(uint64_t position, bool skip) {
+  if (!skip) note_left_there(position);
   skip = skip || plan_.ledger->stays(timeline_.sample_at(position));
   auto units = skip ? std::vector<std::shared_ptr<StagedUnit>>() : units_of(position);
   const bool has_bytes = !units.empty();

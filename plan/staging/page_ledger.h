@@ -61,7 +61,7 @@ class PageLedger {
   /// One use is over. Returns those of the sample's pages that no use holds any more: they may be dropped.
   std::vector<PageRange> release(uint32_t sample);
 
-  /// Whether the sample is there, for good: it was pushed whole, and samples stay, or it is kept.
+  /// Whether the sample is there, for good: it is whole, and samples stay, or it is kept.
   bool stays(uint32_t sample) const { return staying_[sample]; }
   /// It stays until let_go(). REQUIRES: samples do not stay, nor does this one.
   void keep(uint32_t sample) {
@@ -70,7 +70,7 @@ class PageLedger {
   }
   /// It stays no more, once it is released as a use is. REQUIRES: it is kept.
   void let_go(uint32_t sample) { staying_[sample] = false; }
-  /// It was pushed whole, which counts if samples stay.
+  /// It was pushed whole, or found so, which counts if samples stay.
   void note_whole(uint32_t sample) {
     if (samples_stay_) staying_[sample] = true;
   }

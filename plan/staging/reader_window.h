@@ -136,6 +136,7 @@ class ReaderWindow {
   bool staged_elsewhere(uint32_t sample) const;
   std::vector<std::shared_ptr<StagedUnit>> units_of(uint64_t position) const;
   void leave_out_shared_pages(std::vector<std::shared_ptr<StagedUnit>>& units) const;
+  void note_left_there(uint64_t position);
   void add_units(uint64_t position, bool skip);
   uint64_t due(uint64_t position) const;
   void pop_unit();

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/staging/sentinel_chooser.h"
 #include "tests/support/catch.h"
 #include "tests/support/staging_fixture.h"
 
@@ -95,6 +96,27 @@ TEST_CASE("of a plan that fits also that stays which the reader brought before i
     return f.staged() >= 2 * uint64_t{kFiles};
   }));
   CHECK(f.pages.order().size() <= kFiles / 50);
+}
+
+TEST_CASE("what an earlier plan left of one that fits is not pushed again, and its reader is followed") {
+  StagingFixture f(
+      {.sizes = std::vector<uint64_t>(kFiles, kSize), .budget = kWindow * kPages, .keep = kFiles * kPages},
+      "seed=1 format=files epochs=1");
+  f.settle();
+  REQUIRE(f.staged() == kFiles);
+  f.staging->remove("default");
+  f.settle();
+  f.run = f.add_plan("seed=2 format=files epochs=2");
+  uint64_t seen = 0;
+  for (uint64_t p = 0; p < 2 * uint64_t{kFiles}; ++p) {
+    REQUIRE(f.settle_until([&] { return f.staged() > p; }));
+    seen += f.read_next(p) ? 0 : 1;
+  }
+  CHECK(f.pages.order().size() <= kFiles + kFiles / 8);  // those whose pages sentinels lacked
+  CHECK(seen >= 2 * kFiles / SentinelChooser::kLongestGap);
+  const TrackerStatus status = f.run->reader().tracker().status();
+  CHECK(status.state == TrackerState::finished);
+  CHECK(status.out_of_order == 0);
 }
 
 TEST_CASE("tiers hold other samples than those that stay in the page cache") {
