@@ -14,18 +14,31 @@
 namespace clairfs {
 namespace {
 
-// A registered plan of a few of its samples only may be missed: then both are followed.
-bool has_files_of(const PlanRun& registered, const PlanRun& found) {
+// A registered plan of a few of its samples only may be missed: then both are followed. `counts`: of a sample
+// of the one that was found, and those of the other that are the same.
+template <class Counts>
+bool has_any_of(const PlanRun& registered, const PlanRun& found, const Counts& counts) {
   constexpr uint32_t kLooks = 64;
   const SampleIndex& index = found.index();
   for (uint32_t look = 0; look < kLooks; ++look) {
     const auto sample = static_cast<uint32_t>(uint64_t{index.size()} * look / kLooks);
     if (index.range_count(sample) == 0) continue;
     const ByteRange range = index.range(sample, 0);
-    if (!registered.samples_of(range.file, range.offset, std::max<uint64_t>(range.length, 1)).empty())
-      return true;
+    const auto same = registered.samples_of(range.file, range.offset, std::max<uint64_t>(range.length, 1));
+    if (!same.empty() && counts(sample, same)) return true;
   }
   return false;
+}
+
+bool has_files_of(const PlanRun& registered, const PlanRun& found) {
+  return has_any_of(registered, found, [](uint32_t, const auto&) { return true; });
+}
+
+// Plans of the halves of a folder have all of its files, and no sample in common.
+bool has_samples_of(const PlanRun& registered, const PlanRun& found) {
+  return has_any_of(registered, found, [&](uint32_t sample, const std::vector<uint32_t>& same) {
+    return found.may_come_to({&sample, 1}) && registered.may_come_to(same);
+  });
 }
 
 // With the epoch that its reader is in: a job that is interrupted goes on there.
@@ -324,7 +337,7 @@ bool FoundPlan::is_planned(const PlanRun& found) const {
   const auto all = plans_.runs();
   return std::any_of(all->begin(), all->end(), [&](const auto& entry) {
     const auto& [name, run] = entry;
-    return name != kFoundPlan && !run->is_left() && has_files_of(*run, found);
+    return name != kFoundPlan && !run->is_left() && has_samples_of(*run, found);
   });
 }
 

@@ -263,6 +263,7 @@ struct PlanManager::Unexplained {
   std::shared_ptr<PlanRun> run;
   std::vector<uint32_t> samples;
   Access kind;
+  bool found;
   bool left;  // it was registered, and its readers went another way
   bool over;  // it was registered, and has finished
 };
@@ -280,12 +281,13 @@ struct PlanManager::Seen {
   Use use{};
   std::vector<Unexplained> unexplained{};
   bool explained = false;
-  bool registered = false;     // a plan that was registered, and is neither left nor over, has the file
+  bool registered = false;     // a plan that was registered, and is neither left nor over, may have it
   bool by_registered = false;  // one that was registered explains it
 };
 
 // Plans may have a folder in common, as those of the training and the validation half of it: an access that
-// is in order for one of them says nothing against the others. One that is left is told all the same of what
+// is in order for one of them says nothing against the others. One that no plan explains says nothing against
+// those whose order has not the sample, if that of another has. One that is left is told all the same of what
 // the found plan explains: its readers may come back. What comes after the end of one is recorded from the
 // beginning, since who begins there is found by that; it is followed only once that plan is left.
 Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
@@ -299,6 +301,9 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   const auto all = plans_.runs();
   for (const auto& [name, run] : *all) offer(seen, name, run);
   if (seen.by_registered) return seen.use;
+  leave_to_others(seen.unexplained);
+  seen.registered = std::any_of(seen.unexplained.begin(), seen.unexplained.end(),
+                                [](const Unexplained& of) { return !(of.found || of.left || of.over); });
   const bool watched = !seen.explained && !seen.registered && inference_.watches();
   if (watched) inference_.note(thread, file, access, offset, length);
   tell_unexplained(seen);
@@ -323,8 +328,7 @@ void PlanManager::offer(Seen& seen, const std::string& name, const std::shared_p
     if (found && found_.is_over(*run, run->reader(observed.rank), true)) return;
     const bool left = !found && run->is_left();
     const bool over = !found && !left && run->has_finished_by(observed.rank);
-    seen.registered = seen.registered || !(found || left || over);
-    seen.unexplained.push_back({run, std::move(samples), kind, left, over});
+    seen.unexplained.push_back({run, std::move(samples), kind, found, left, over});
     return;
   }
   // A part of any other order lies in that of a plan that is left.
@@ -339,8 +343,16 @@ void PlanManager::offer(Seen& seen, const std::string& name, const std::shared_p
   follow_up(run, seen.access, observed);
 }
 
+// An access says nothing against plans whose orders have not the sample, if that of another has. Nor does it
+// belong to their readers, who keep nobody else from being looked for.
+void PlanManager::leave_to_others(std::vector<Unexplained>& plans) {
+  const auto may_be_of = [](const Unexplained& of) { return of.run->may_come_to(of.samples); };
+  if (plans.size() < 2 || std::none_of(plans.begin(), plans.end(), may_be_of)) return;
+  std::erase_if(plans, [&](const Unexplained& of) { return !of.left && !may_be_of(of); });
+}
+
 void PlanManager::tell_unexplained(const Seen& seen) {
-  for (const auto& [run, samples, kind, left, over] : seen.unexplained) {
+  for (const auto& [run, samples, kind, found, left, over] : seen.unexplained) {
     if (seen.explained && !left) continue;
     if (left && !seen.explained && !seen.registered) run->set_watched(true);
     const RankTrackers::Observed observed = run->observe(seen.thread, samples, kind, seen.now);

@@ -2,7 +2,7 @@
 //
 // They are in a PlanTable. PlanManager decides on the registered ones, FoundPlan on the one that `inference`
 // finds. PlanManager tells the plans that have the file of each access. It tells `inference` of an access
-// that no plan explains, unless the file is one of a registered plan that has not finished and is not left.
+// that no plan explains, unless a registered plan that has not finished and is not left may have it.
 //
 // Threads. submit() and cancel() come from a thread that may wait (never one that answers FUSE requests: a
 // plan's dataset may have to be read through the mount's own cache). Each plan is made on its own thread
@@ -149,6 +149,7 @@ class PlanManager {
   /// The two halves of observe(): what each plan makes of the access, and, unless a registered plan explains
   /// it, what those are told that do not.
   void offer(Seen& seen, const std::string& name, const std::shared_ptr<PlanRun>& run);
+  static void leave_to_others(std::vector<Unexplained>& plans);
   void tell_unexplained(const Seen& seen);
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
   void wake_planner();

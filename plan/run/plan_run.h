@@ -65,6 +65,14 @@ class PlanRun {
                                TimePoint now) {
     return trackers_.offer(thread, samples, kind, now);
   }
+  /// Whether any reader may come to one of the samples, as far as is known (Tracker::may_come_to()). Always
+  /// in a job: a node has only a part of each order before it, and may be given another one in the next
+  /// epoch.
+  bool may_come_to(std::span<const uint32_t> samples) const {
+    return of_job() || std::any_of(readers_.begin(), readers_.end(), [samples](const auto& reader) {
+             return reader->tracker().may_come_to(samples);
+           });
+  }
   /// Of all readers together: what is counted is added up. Suspended if one of them is, finished when all
   /// are. The epoch is that of the furthest, the positions in it are added up.
   TrackerStatus status() const;

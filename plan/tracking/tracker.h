@@ -94,6 +94,8 @@ class Tracker {
   std::optional<uint64_t> distance(std::span<const uint32_t> samples, Access kind) const;
   /// Whether an epoch that is known has one of the samples.
   bool knows(std::span<const uint32_t> samples) const;
+  /// The same, or whether the reader may be in an epoch that is not known yet.
+  bool may_come_to(std::span<const uint32_t> samples) const;
 
   /// Positions that opens stray: as the plan says, or as it was widened.
   uint64_t reorder_window() const;

@@ -77,6 +77,11 @@ TrackerStatus Tracker::status() const {
   return status;
 }
 
+bool Tracker::may_come_to(std::span<const uint32_t> samples) const {
+  const MutexLock lock(mutex_);
+  return may_be_beyond() || epochs_.have(samples);
+}
+
 std::string Tracker::describe_jump(const Found& found) const {
   const auto& [epoch, chain] = found;
   const PlanPosition from = departure_.place();

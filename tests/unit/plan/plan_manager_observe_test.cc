@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "plan/plan_manager.h"
 #include "plan/run/plan_reader.h"
 #include "tests/support/dataset_fixture.h"
@@ -36,6 +38,33 @@ TEST_CASE("an access is given the use that it is for, of the first plan that exp
   CHECK(others.order != first.order);
   CHECK(others.order != OrderId());
   CHECK(others.position == 3);
+}
+
+TEST_CASE("who leaves the plan of one half of a folder says nothing against that of the other half") {
+  constexpr uint32_t kHalf = 200;
+  StagingFixture staged(2 * kHalf, 5000, "name=unknown format=files shuffle=false", 1 << 20, 1 << 20);
+  const SteadyClock clock;
+  PlanManager::Deps deps{{}, {NodeId(0), 1}, *staged.staging, clock, staged.metrics, staged.log.logger()};
+  deps.dataset.catalog = staged.catalog;
+  deps.by_hand = true;
+  PlanManager plans(std::move(deps));
+  const TempTree tree;
+  for (const uint32_t first : {0U, kHalf}) {
+    const std::string name = first == 0 ? "train" : "val";
+    std::ofstream list(tree.at(name));
+    for (uint32_t sample = first; sample < first + kHalf; ++sample) list << sample << '\n';
+    list.close();
+    REQUIRE(plans.submit("format=files sampler=list name=" + name + " list=" + tree.at(name)));
+  }
+  const auto status_of = [&](size_t at) { return nlohmann::json::parse(plans.json())[at]; };
+  for (uint32_t i = 0; i < kHalf / 2; ++i) {
+    const FileId file = staged.run->index().range(i * 77 % kHalf, 0).file;
+    plans.observe(ThreadId(1), file, 0, 100, Access::read);
+  }
+  REQUIRE(status_of(0)["name"] == "train");
+  CHECK(status_of(0)["state"] == "suspended");
+  CHECK(status_of(1)["state"] == "waiting");
+  CHECK(status_of(1)["out_of_order"] == 0);
 }
 
 TEST_CASE("the rest of a record that is being read is pushed if its reader asks for single pages") {
