@@ -14,6 +14,10 @@ constexpr LatencyModel::Prior kPfsPrior{10e-3, 200e6};
 // Peers that are asked for one fetch: the best, and one more.
 constexpr size_t kAttempts = 2;
 
+// Former holders who one after the other had not what they were asked for: they have given it up by now, and
+// each costs a message and its answer.
+constexpr unsigned kMostFormerMisses = 64;
+
 // Damaged chunks named in the log; after that only counted.
 constexpr uint64_t kReported = 100;
 
@@ -24,6 +28,7 @@ struct RoutedSource::Route {
   FetchRequest request;
   ChunkId chunk;
   std::vector<NodeId> tried;
+  bool former = false;  // the last of them was asked because it was a holder once
 };
 
 RoutedSource::RoutedSource(const Deps& deps, const FallbackRule& rule)
@@ -33,8 +38,12 @@ RoutedSource::~RoutedSource() = default;
 
 void RoutedSource::set_homes(HoldersOf homes) {
   auto known = homes ? std::make_shared<const HoldersOf>(std::move(homes)) : nullptr;
+  std::shared_ptr<const HoldersOf> older;  // destroyed outside the lock, as the others are
   MutexLock lock(mutex_);
-  homes_.swap(known);  // the old one is destroyed outside the lock
+  homes_.swap(known);
+  if (known == nullptr) return;
+  older = std::exchange(former_, known);
+  former_misses_ = 0;
 }
 
 std::vector<NodeId> RoutedSource::holders(ChunkId chunk) const {
@@ -44,6 +53,25 @@ std::vector<NodeId> RoutedSource::holders(ChunkId chunk) const {
     homes = homes_;
   }
   return homes ? (*homes)(chunk) : std::vector<NodeId>{};
+}
+
+std::vector<NodeId> RoutedSource::former_holders(ChunkId chunk) const {
+  std::shared_ptr<const HoldersOf> homes;
+  std::shared_ptr<const HoldersOf> former;
+  {
+    MutexLock lock(mutex_);
+    homes = homes_;
+    former = former_;
+  }
+  if (homes == nullptr || former == nullptr) return {};
+  std::vector<NodeId> nodes = (*former)(chunk);
+  const std::vector<NodeId> now = (*homes)(chunk);
+  const bool moved = !nodes.empty() && (now.empty() || now.front() != nodes.front());
+  if (!moved || nodes.front() == deps_.self) return {};
+  std::erase_if(nodes, [&](NodeId node) {
+    return node == deps_.self || !deps_.membership.serves(node) || deps_.peers.left_alone(node);
+  });
+  return nodes;
 }
 
 bool RoutedSource::is_home(ChunkId chunk) const {
@@ -64,14 +92,35 @@ double RoutedSource::pfs_bandwidth() const {
 }
 
 bool RoutedSource::may_wait_for_others(FileId file, uint64_t offset) const {
-  const std::vector<NodeId> nodes = holders(deps_.catalog.chunk_at(file, offset));
+  const ChunkId chunk = deps_.catalog.chunk_at(file, offset);
+  if (!former_holders(chunk).empty()) return true;
+  const std::vector<NodeId> nodes = holders(chunk);
   if (nodes.empty() || nodes.front() == deps_.self) return false;
   return std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) { return deps_.membership.serves(node); });
+}
+
+// Which of the nodes is to be asked; nothing: the PFS.
+std::optional<size_t> RoutedSource::best_of(const std::vector<NodeId>& nodes, uint64_t length) const {
+  std::vector<HolderPath> paths;
+  for (const NodeId node : nodes)
+    paths.push_back({deps_.peers.predict(node, length), deps_.peers.slow(node)});
+  const TimePoint now = deps_.clock.now();
+  Duration pfs{};
+  {
+    MutexLock lock(mutex_);
+    pfs = pfs_path_.predict(pfs_bytes_ + length, now);
+  }
+  return choose_source(paths, pfs, rule_);
 }
 
 // The peer to ask; nothing: the PFS.
 std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t length,
                                                          const std::vector<NodeId>& tried) const {
+  // Who held it when homes moved has it for as long as nothing takes its place; its home may have to read it.
+  if (const std::vector<NodeId> former = former_holders(chunk); tried.empty() && !former.empty()) {
+    if (const auto best = best_of(former, length))
+      return Choice{.peer = former[*best], .only_here = true, .former = true};
+  }
   const std::vector<NodeId> nodes = holders(chunk);
   if (nodes.empty() || nodes.front() == deps_.self) return std::nullopt;
   std::vector<NodeId> living;
@@ -87,16 +136,7 @@ std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t
   // Copies come to be after the homes, so those who hold them may have nothing yet; the home reads what it
   // has not.
   if (!tried.empty() && living.front() == nodes.front()) living.resize(1);
-  std::vector<HolderPath> paths;
-  for (const NodeId node : living)
-    paths.push_back({deps_.peers.predict(node, length), deps_.peers.slow(node)});
-  const TimePoint now = deps_.clock.now();
-  Duration pfs{};
-  {
-    MutexLock lock(mutex_);
-    pfs = pfs_path_.predict(pfs_bytes_ + length, now);
-  }
-  auto best = choose_source(paths, pfs, rule_);
+  auto best = best_of(living, length);
   if (!best && !only_here && deps_.peers.take_trial(living.front())) best = 0;
   if (!best) return std::nullopt;
   return Choice{living[*best], living[*best] == nodes.front(), only_here};
@@ -144,6 +184,7 @@ void RoutedSource::ask_peer(const RoutePtr& route, const Choice& choice) {
   fetch.demand = request.demand;
   fetch.home = choice.home;
   fetch.only_here = choice.only_here;
+  route->former = choice.former;
   fetch.done = [this, route, peer = choice.peer](PeerOutcome outcome) { answered(route, peer, outcome); };
   deps_.peers.start(std::move(fetch));
 }
@@ -157,6 +198,7 @@ void RoutedSource::ask_pfs(const RoutePtr& route) {
 void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outcome) {
   switch (outcome) {
     case PeerOutcome::ok:
+      if (route->former) former_answered(true);
       return route->request.done(Origin::peer);
     case PeerOutcome::cancelled:
       return route->request.done(Error{ECANCELED, "the mount is being shut down"});
@@ -180,6 +222,7 @@ void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outc
     case PeerOutcome::gone:
       break;
   }
+  if (route->former) former_answered(false);
   route->tried.push_back(peer);
   const auto other = route->tried.size() < kAttempts
                          ? choose(route->chunk, route->request.length, route->tried)
@@ -189,6 +232,13 @@ void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outc
   } else {
     ask_pfs(route);
   }
+}
+
+void RoutedSource::former_answered(bool had_it) {
+  std::shared_ptr<const HoldersOf> given_up;  // destroyed outside the lock
+  MutexLock lock(mutex_);
+  former_misses_ = had_it ? 0 : former_misses_ + 1;
+  if (former_misses_ >= kMostFormerMisses) given_up.swap(former_);
 }
 
 // Whichever of the two has it.

@@ -2,8 +2,9 @@
 // (or the chunk has none), else from the holder that is predicted to bring it soonest.
 //
 // A fetch that a peer fails is made once more, from the chunk's home if that was not the one, then from the
-// PFS; so every fetch ends, with the PFS's word on it at the latest. The PFS is also taken where no holder is
-// alive, or all are far slower than the PFS (FallbackRule). Holders whose PFS hangs
+// PFS; so every fetch ends, with the PFS's word on it at the latest. Where homes have moved since the chunk
+// was kept, who was its holder is asked first, also by the home, and only for what it has. The PFS is also
+// taken where no holder is alive, or all are far slower than the PFS (FallbackRule). Holders whose PFS hangs
 // (PeerClient::left_alone()) are asked last, and only for what they have.
 //
 // Thread-safe. mutex_ is a leaf: not held while a source or a call-back is called.
@@ -46,7 +47,7 @@ class RoutedSource final : public ChunkSource {
   ~RoutedSource() override;
 
   /// Replaces the homes, of which there are none at first. With nullptr no chunk has one, and everything
-  /// comes from the PFS.
+  /// comes from the PFS. The homes before these are kept, too: they may still have what was theirs.
   void set_homes(HoldersOf homes);
   /// Whether this node is the chunk's home.
   bool is_home(ChunkId chunk) const;
@@ -69,21 +70,28 @@ class RoutedSource final : public ChunkSource {
     NodeId peer;
     bool home = false;
     bool only_here = false;
+    bool former = false;
   };
 
   std::vector<NodeId> holders(ChunkId chunk) const;
+  /// Those before the last set_homes() that serve, if the chunk had another home then; empty without homes.
+  std::vector<NodeId> former_holders(ChunkId chunk) const;
+  std::optional<size_t> best_of(const std::vector<NodeId>& nodes, uint64_t length) const;
   std::optional<Choice> choose(ChunkId chunk, uint64_t length, const std::vector<NodeId>& tried) const;
   void fetch_from_pfs(FetchRequest request);
   void ask_peer(const RoutePtr& route, const Choice& choice);
   void ask_pfs(const RoutePtr& route);
   void answered(const RoutePtr& route, NodeId peer, PeerOutcome outcome);
+  void former_answered(bool had_it);
 
   // Constant after construction.
   const Deps deps_;
   const FallbackRule rule_;
 
   mutable Mutex mutex_;
-  std::shared_ptr<const HoldersOf> homes_ GUARDED_BY(mutex_);  // null: none is known
+  std::shared_ptr<const HoldersOf> homes_ GUARDED_BY(mutex_);   // null: none is known
+  std::shared_ptr<const HoldersOf> former_ GUARDED_BY(mutex_);  // before homes_; null: none has anything
+  unsigned former_misses_ GUARDED_BY(mutex_) = 0;
   LatencyModel pfs_path_ GUARDED_BY(mutex_);
   uint64_t pfs_bytes_ GUARDED_BY(mutex_) = 0;  // on their way
   uint64_t corrupt_ GUARDED_BY(mutex_) = 0;

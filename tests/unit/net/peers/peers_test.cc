@@ -72,6 +72,31 @@ TEST_CASE("each byte leaves the PFS once also while copies are not there yet") {
   CHECK(not_here > 0);
 }
 
+TEST_CASE("what nodes have had since before homes moved does not leave the PFS again") {
+  NodesOptions options;
+  const bool kept = GENERATE(true, false);
+  PeerNodes nodes(options);
+  for (size_t n = 0; n < nodes.size() && !kept; ++n) nodes[n].policy.keep_nothing();
+  nodes.set_homes(modulo_homes(options.nodes));
+  REQUIRE(nodes.await_serving());
+  Tally tally;
+  ask_in_passes(nodes, tally, 1);
+  nodes.set_homes([&](ChunkId chunk) { return std::vector{NodeId((chunk.value + 1) % options.nodes)}; });
+  const auto not_here = [&] {
+    uint64_t sum = 0;
+    for (size_t n = 0; n < nodes.size(); ++n) sum += nodes[n].metrics.peers_not_here.value();
+    return sum;
+  };
+  ask_in_passes(nodes, tally, 2, 5);
+  const uint64_t asked_in_vain = not_here();
+  ask_in_passes(nodes, tally, 1, 9);
+  CHECK(not_here() == asked_in_vain);
+  if (kept) {
+    CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
+    CHECK(asked_in_vain == 0);
+  }
+}
+
 TEST_CASE("of a chunk that lives elsewhere only the part that is wanted is asked for") {
   constexpr uint64_t kRecord = 8192;
   NodesOptions options;
