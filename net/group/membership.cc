@@ -19,6 +19,12 @@ constexpr auto kLeastBetweenHellos = std::chrono::milliseconds(5);
 // what waits for a dead one takes memory.
 constexpr uint64_t kBeatsToDead = 10;
 
+// A node whose own ticks lay so far apart stood still. Half of the silence after which a PeerClient blames a
+// peer: what came meanwhile is not delivered yet when it looks. Three times what a node that nobody stopped
+// was seen to take on an overcommitted machine. Not stretched in large jobs, since that silence is not
+// either.
+constexpr auto kStoodStill = std::chrono::seconds(1);
+
 uint64_t wall_clock_us() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
                                    std::chrono::system_clock::now().time_since_epoch())
@@ -125,7 +131,7 @@ void Membership::tick(TimePoint now) {
   const bool first = last_tick_ == TimePoint{};
   const Duration gap = first ? Duration{} : now - last_tick_;
   last_tick_ = now;
-  if (first || gap > times_.late_after) wake_up(now, gap);
+  if (first || gap > std::min<Duration>(kStoodStill, times_.late_after)) wake_up(now, gap);
   for (uint32_t i = 0; i < peers_.size(); ++i) {
     const NodeId node(i);
     if (node == self_) continue;

@@ -8,9 +8,9 @@
 // lives. A late node is not asked for anything; a dead one also loses its part in the placement (the listener
 // of on_change drops it). It is never certain that a silent node is dead, so every node that is heard again
 // is taken back: its caches hold what they held, since a dataset does not change. Nodes that see its hello
-// tell it what it missed (plans, see PlanRegister). A node that was stopped (SIGSTOP, a debugger, a frozen
-// virtual machine) sees the gap in its own ticks, gives all nodes time to be heard before it judges them, and
-// says hello at once.
+// tell it what it missed (plans, see PlanRegister). A node that was stopped for more than a second (SIGSTOP,
+// a debugger, a frozen virtual machine) sees the gap in its own ticks, gives all nodes time to be heard
+// before it judges them, and says hello at once.
 //
 // Threads: the net thread calls what says so; everything else is thread-safe. No lock is held while a message
 // is sent or on_change runs.

@@ -16,10 +16,12 @@ namespace {
 constexpr NodeId kPeer{1};
 constexpr uint32_t kBytes = 1000;
 
-/// Node 0, whose readers ask node 1.
+/// Node 0, whose readers ask node 1, of two nodes or more.
 struct Asking {
-  explicit Asking(const PeerClientOptions& options = {})
-      : membership({transport, clock, metrics, log.logger(), [] { return wire::Hello{}; },
+  explicit Asking(const PeerClientOptions& options = {}, uint32_t nodes = 2)
+      : transport(NodeId(0), nodes),
+        numbers(nodes),
+        membership({transport, clock, metrics, log.logger(), [] { return wire::Hello{}; },
                     [](NodeId, PeerState, PeerState) {}},
                    {}),
         client({transport, membership, numbers, clock, metrics, log.logger()}, options) {
@@ -54,8 +56,15 @@ struct Asking {
     return transport.take_sent<wire::Probe>().size();
   }
 
-  RecordedTransport transport{NodeId(0), 2};
-  TransferNumbers numbers{2};
+  /// A tick of the net thread, as Job makes it, after so long without one.
+  void tick_after(Duration gap) {
+    clock.time += gap;
+    membership.tick(clock.time);
+    client.tick(clock.time);
+  }
+
+  RecordedTransport transport;
+  TransferNumbers numbers;
   MovedClock clock;
   CapturedLog log;
   Metrics metrics;
@@ -168,4 +177,21 @@ TEST_CASE("a request that is given up gives back its credit, and its late reply 
   for (int i = 0; i < 2; ++i) a.ask();
   requests = a.transport.take_sent<wire::ChunkRequests>();
   CHECK(requests.size() == 2);
+}
+
+TEST_CASE("a node that stood still gives up nothing before its peers had time to be heard") {
+  const bool large = GENERATE(false, true);
+  Asking a({}, large ? 1024 : 2);
+  a.tick_after(20ms);
+  a.ask();
+  REQUIRE(a.transport.take_sent<wire::ChunkRequests>().size() == 1);
+  a.tick_after(large ? 10s : 2500ms);  // less than makes a node late by its hellos
+  CHECK(a.membership.state(kPeer) == PeerState::alive);
+  CHECK(a.transport.take_cancelled().empty());
+  CHECK(a.log.has("warning: this process was suspended for"));
+  for (Duration silence = 0ms; silence < 2s; silence += 20ms) a.tick_after(20ms);
+  CHECK(a.transport.take_cancelled().empty());
+  a.tick_after(20ms);  // now it is the peer that is silent
+  CHECK(a.membership.state(kPeer) == PeerState::late);
+  CHECK(a.transport.take_cancelled().size() == 1);
 }
