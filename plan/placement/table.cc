@@ -28,7 +28,7 @@ PlacementTable::PlacementTable(const Catalog& catalog, std::span<const NodeCapac
     : lengths_(std::make_shared<const std::vector<uint32_t>>(chunk_lengths(catalog))),
       room_(capacities.begin(), capacities.end()),
       kept_bytes_(capacities.size()),
-      row_bytes_((capacities.size() + kPerByte - 1) / kPerByte),
+      row_bytes_(row_bytes(capacities.size())),
       homes_(catalog.chunk_count(), kNobody),
       tiers_(catalog.chunk_count() * row_bytes_) {}
 

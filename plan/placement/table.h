@@ -67,12 +67,17 @@ class PlacementTable {
   void close(NodeId node) { room_[node.index()] = {}; }
 
   uint64_t memory_bytes() const;
+  /// About what that of a table is, to be told before there is one.
+  static uint64_t memory_bytes(uint64_t chunks, uint64_t nodes) {
+    return chunks * (sizeof(uint32_t) + sizeof(uint16_t) + row_bytes(nodes));
+  }
 
  private:
   static constexpr uint16_t kNobody = std::numeric_limits<uint16_t>::max();
   static constexpr uint32_t kPerByte = 4;  // two bits a node
   static_assert(kTierValues <= 4, "two bits tell four values apart");
 
+  static uint64_t row_bytes(uint64_t nodes) { return (nodes + kPerByte - 1) / kPerByte; }
   static uint32_t shift(NodeId node) { return node.value % kPerByte * 2; }
   const uint8_t* row(ChunkId chunk) const { return tiers_.data() + chunk.index() * row_bytes_; }
   uint8_t* row(ChunkId chunk) { return tiers_.data() + chunk.index() * row_bytes_; }
