@@ -16,7 +16,7 @@ using namespace clairfs;
 
 namespace {
 
-constexpr uint32_t kNodes = 1024;
+constexpr uint32_t kJobNodes = 1024;
 constexpr uint32_t kPage = 4096;
 constexpr uint32_t kChunksPerFile = 160;
 
@@ -42,11 +42,11 @@ class FewMoreBytes {
 /// for the tiers alone: above what malloc() would keep for later (32 MiB), so it comes from the kernel.
 struct LargeJob {
   LargeJob()
-      : catalog(made_up_catalog(std::vector<uint64_t>(kNodes, kChunksPerFile * kPage), kPage)),
+      : catalog(made_up_catalog(std::vector<uint64_t>(kJobNodes, kChunksPerFile * kPage), kPage)),
         manager(
             *catalog,
             [] {
-              return std::vector<NodeCapacity>(kNodes, {16 * kPage, 0});
+              return std::vector<NodeCapacity>(kJobNodes, {16 * kPage, 0});
             },
             PlacementRule::clairfs,
             [this](const std::shared_ptr<const PlacementMap>& now) {
@@ -56,7 +56,8 @@ struct LargeJob {
             log.logger()) {
     DatasetSource source;
     source.catalog = catalog;
-    plans.push_back(*PlanRun::make(*parse_plan("seed=1 format=files epochs=1"), source, {NodeId(0), kNodes}));
+    plans.push_back(
+        *PlanRun::make(*parse_plan("seed=1 format=files epochs=1"), source, {NodeId(0), kJobNodes}));
   }
   bool keeps_anything(NodeId node) const { return placement->kept_bytes(node) > 0; }
 
@@ -91,7 +92,7 @@ TEST_CASE("a node without memory for a placement goes on without one and says wh
 TEST_CASE("without memory for new homes the chunks of dead nodes stay theirs until there is some") {
   LargeJob job;
   job.manager.set_plans(job.plans);
-  std::vector<bool> dead(kNodes);
+  std::vector<bool> dead(kJobNodes);
   dead[1] = true;
   job.manager.set_dead(dead);
   {
@@ -108,7 +109,7 @@ TEST_CASE("without memory for new homes the chunks of dead nodes stay theirs unt
 
 TEST_CASE("new plans are placed as if all nodes lived where memory lacks for more") {
   LargeJob job;
-  std::vector<bool> dead(kNodes);
+  std::vector<bool> dead(kJobNodes);
   dead[1] = true;
   job.manager.set_dead(dead);
   {
