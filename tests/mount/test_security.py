@@ -156,8 +156,8 @@ def test_control_files_name_nothing_to_others(shared):
     assert len(seen) >= 3  # status, stats.json, metrics
     assert not any(b"secret" in text or b"locked" in text for text in seen)
     assert as_user(NOBODY, error_name, os.getxattr, shared.path / "locked", "user.clairfs.plan") == "EACCES"
-    os.setxattr(shared.path / ".clairfs/plan", "user.clairfs.plan", b'name=listed sampler=list list=["locked/secret name"]')
-    assert b"secret name" in os.getxattr(shared.path, "user.clairfs.plan") and os.listxattr(shared.path)
+    os.setxattr(shared.path / ".clairfs/plan", "user.clairfs.plan", b"name=all format=files seed=4242")
+    assert b"4242" in os.getxattr(shared.path, "user.clairfs.plan") and os.listxattr(shared.path)
     assert as_user(NOBODY, error_name, os.getxattr, shared.path, "user.clairfs.plan") == "ENODATA"
     assert as_user(NOBODY, os.listxattr, shared.path) == []
     assert json.loads(as_user(NOBODY, read, shared.path / ".clairfs/stats.json"))["plan_list"] == []

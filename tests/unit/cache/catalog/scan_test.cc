@@ -11,8 +11,8 @@
 #include "cache/catalog/check.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
-#include "tests/support/few_descriptors.h"
 #include "tests/support/temp_tree.h"
+#include "tests/unit/cache/few_descriptors.h"
 
 using namespace clairfs;
 

@@ -9,7 +9,7 @@
 #include "cache/memory/ram_arena.h"
 #include "cache/nvme/index.h"
 #include "tests/support/catch.h"
-#include "tests/support/few_descriptors.h"
+#include "tests/unit/cache/few_descriptors.h"
 #include "tests/unit/cache/nvme/nvme_support.h"
 
 using namespace clairfs;
