@@ -24,10 +24,13 @@ std::vector<std::string> dataset_names(std::string_view names) {
   return all;
 }
 
+// `pieces`: of the files so far.
 Status add_file(const DatasetSource& source, FileId file, const std::vector<std::string>& datasets,
-                RecordTableBuilder& table) {
+                RecordTableBuilder& table, uint64_t& pieces) {
   const auto index = hdf5::index_file(source, file, datasets, {});
   if (!index) return index.error();
+  pieces += index->layout.pieces();
+  if (Status status = hdf5::check_pieces(pieces); !status) return status;
   for (const ByteRange& range : index->reads) {
     if (Status status = table.share(range); !status) return status;
   }
@@ -46,10 +49,11 @@ SampleIndexResult index_hdf5(const DatasetSource& source, const DatasetRoot& roo
   const IndexKey key{"hdf5", "dataset=" + std::string(dataset), *files};
   return stored_index(source, key, [&]() -> Result<IndexStore::Table> {
     RecordTableBuilder table(source.catalog, "hdf5");
+    uint64_t pieces = 0;
     for (size_t i = 0; i < files->size(); ++i) {
       if (source.work) source.work->begin_part(i, files->size());
       const FileId id = (*files)[i];
-      const Status added = add_file(source, id, datasets, table);
+      const Status added = add_file(source, id, datasets, table, pieces);
       if (!added && added.error().code != EINVAL) return added.error();
       if (!added) return plan_refusal("file", file, wrong_file(source, id, added.error().message));
     }

@@ -34,6 +34,20 @@ uint64_t blocks(const DatasetHead& head) {
   return head.rows / head.chunk_rows + (head.rows % head.chunk_rows == 0 ? 0 : 1);
 }
 
+bool is_small(const Dataset& dataset, uint64_t stored) {
+  return dataset.stored < stored / kSmallPart;
+}
+
+// Each row of a block has all its chunks.
+uint64_t pieces_of(const Dataset& dataset) {
+  uint64_t pieces = 0;
+  for (const StoredChunk& chunk : dataset.chunks) {
+    const uint64_t first_row = chunk.block * dataset.head.chunk_rows;
+    pieces += std::min(dataset.head.chunk_rows, dataset.head.rows - first_row);
+  }
+  return pieces;
+}
+
 // What is stored of a dataset, row by row.
 class RowReader {
  public:
@@ -75,6 +89,13 @@ Status share(const Dataset& dataset, FileId file, RecordTableBuilder& table) {
 }
 
 }  // namespace
+
+Status check_pieces(uint64_t pieces) {
+  if (pieces <= kMostPieces) return {};
+  return Error{EINVAL, fmt::format("has rows in {} pieces of chunks, more than {}; want chunks of fewer rows "
+                                   "that hold more of each",
+                                   pieces, kMostPieces)};
+}
 
 Status Layout::take(Say say, std::string_view bytes) {
   if (say == Say::dataset && bytes.size() == sizeof(DatasetHead))
@@ -130,7 +151,20 @@ Status Layout::finish() const {
     return Error{EINVAL, fmt::format("has datasets of {} and of {} rows; want as many in each",
                                      datasets_.front().head.rows, dataset.head.rows)};
   }
-  return {};
+  return check_pieces(pieces());
+}
+
+uint64_t Layout::stored() const {
+  uint64_t stored = 0;
+  for (const Dataset& dataset : datasets_) stored += dataset.stored;
+  return stored;
+}
+
+uint64_t Layout::pieces() const {
+  const uint64_t all = stored();
+  uint64_t pieces = 0;
+  for (const Dataset& dataset : datasets_) pieces += is_small(dataset, all) ? 0 : pieces_of(dataset);
+  return pieces;
 }
 
 void Layout::note_progress(IndexWork& work) const {
@@ -139,11 +173,10 @@ void Layout::note_progress(IndexWork& work) const {
 }
 
 Status Layout::add_samples(FileId file, RecordTableBuilder& table) const {
-  uint64_t stored = 0;
-  for (const Dataset& dataset : datasets_) stored += dataset.stored;
+  const uint64_t all_stored = stored();
   std::vector<RowReader> parts;
   for (const Dataset& dataset : datasets_) {
-    if (dataset.stored < stored / kSmallPart) {
+    if (is_small(dataset, all_stored)) {
       if (Status status = share(dataset, file, table); !status) return status;
       continue;
     }

@@ -143,6 +143,34 @@ TEST_CASE("hdf5: what no file can hold is refused") {
   CHECK(refused({kContiguous, 5, 1, 0, 0}, {{0, 0, 1}}).find("no dataset") != std::string::npos);
 }
 
+TEST_CASE("hdf5: rows that lie in too many chunks are refused before they are numbered") {
+  constexpr uint64_t kRows = 1 << 20;
+  const auto with_chunks = [](uint64_t count) {
+    Layout layout(1, 2 * kRows);
+    std::vector<StoredChunk> chunks(count, {0, 0, 1});
+    REQUIRE(say(layout, {kChunked, kRows, 0, 0, kRows}, chunks));
+    return layout.finish();
+  };
+  CHECK(with_chunks(kMostPieces / kRows).ok());
+  CHECK_THAT(reason_of(with_chunks(1000)), Contains("1048576000 pieces") && Contains("fewer rows"));
+}
+
+TEST_CASE("hdf5: pieces of chunks are counted as they are added") {
+  const TempTree tree;
+  tree.write("x", kFileBytes);
+  const DatasetSource source = scanned(tree);
+  Layout layout(3, kFileBytes);
+  REQUIRE(say(layout, {kChunked, 5, 0, 0, 2}, {{0, 0, 500}, {0, 500, 500}, {2, 1000, 500}}));
+  REQUIRE(say(layout, {kChunked, 5, 0, 0, 5}, {{0, 1500, 1}}));  // small, so no part of any row
+  REQUIRE(say(layout, {kCompact, 5, 0, 0, 0}));
+  REQUIRE(layout.finish());
+  const auto table = table_of(layout, source);
+  uint64_t added = 0;
+  for (uint32_t row = 0; row < table->size(); ++row) added += table->range_count(row);
+  CHECK(added == 5);
+  CHECK(layout.pieces() == added);
+}
+
 TEST_CASE("hdf5: messages of another length, too many and too few") {
   Layout layout(2, kFileBytes);
   CHECK(reason_of(layout.take(Say::dataset, "short")).find("message") != std::string::npos);
