@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -91,8 +93,11 @@ struct MdsStream {
   std::vector<MdsTable> tables;
 };
 
-// Errors: EINVAL with the cause alone.
-Result<MdsStream> open_stream(const DatasetSource& source, const DatasetRoot& root, const std::string& name) {
+// `named`: the shards so far, of all streams. One that is named over and over would make any number of
+// samples of a few megabytes. No writer names one twice, and StreamingDataset takes no folder twice. Errors:
+// EINVAL with the cause alone.
+Result<MdsStream> open_stream(const DatasetSource& source, const DatasetRoot& root, const std::string& name,
+                              std::unordered_set<FileId>& named) {
   const Result<FileId> index = find_data_file(source, root, name);
   if (!index) return index.error();
   if (source.catalog->stamp(*index).size > kMaxMdsIndexBytes) return Error{EINVAL, "is larger than 64 MiB"};
@@ -107,6 +112,8 @@ Result<MdsStream> open_stream(const DatasetSource& source, const DatasetRoot& ro
   for (const MdsShard& shard : *shards) {
     const Result<MdsTable> table = locate_table(source, root, folder, shard);
     if (!table) return table.error();
+    const FileId file = table->range.file;
+    if (!named.insert(file).second) return wrong_file(source, file, "is named twice");
     stream.tables.push_back(*table);
   }
   return stream;
@@ -132,9 +139,10 @@ std::vector<std::string> stream_names(std::string_view file) {
 
 SampleIndexResult index_mds(const DatasetSource& source, const DatasetRoot& root, std::string_view file) {
   RecordTableBuilder builder(source.catalog, "mds");
+  std::unordered_set<FileId> named;
   for (const std::string& name : stream_names(file)) {
     const auto refuse = [&](const Error& error) { return plan_refusal("file", name, error); };
-    const Result<MdsStream> stream = open_stream(source, root, name);
+    const Result<MdsStream> stream = open_stream(source, root, name, named);
     if (!stream) return refuse(stream.error());
     if (const Status added = add_shards(source, stream->tables, builder); !added)
       return refuse(added.error());

@@ -148,6 +148,20 @@ TEST_CASE("mds: a StreamingDataset is told the shards' samples by the files them
   CHECK(plan("num_canonical_nodes=1 shard_sizes=index.json") == expected);
 }
 
+TEST_CASE("mds: a shard that is named twice is refused") {
+  const TempTree tree;
+  write_dataset(tree);
+  const std::string shard = in_index("shard.00000.mds", 3);
+  write_text(tree, "index.json",
+             R"({"shards": [)" + shard + "," + in_index("shard.00001.mds", 2) + "," + shard + "]}");
+  CHECK_THAT(mds_refusal(tree), Contains("shard.00000.mds") && Contains("is named twice"));
+  write_dataset(tree);
+  const auto twice =
+      make_sample_index(parse_plan("seed=1 format=mds file=index.json,index.json").value(), scanned(tree));
+  REQUIRE(!twice);
+  CHECK_THAT(twice.error().message, Contains("is named twice"));
+}
+
 TEST_CASE("mds: what cannot be planned is refused with the cause") {
   const TempTree tree;
   CHECK(mds_refusal(tree).find("index.json") != std::string::npos);
