@@ -1,10 +1,13 @@
 #include "plan/inference/watched/sighting.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +34,31 @@ std::shared_ptr<const SampleIndex> rows_of(uint64_t bytes, uint32_t count) {
   rows->finish();
   return rows;
 }
+
+/// Samples, and how often it was asked where a piece of one is.
+class CountedSamples final : public SampleIndex {
+ public:
+  explicit CountedSamples(std::shared_ptr<const SampleIndex> samples) : samples_(std::move(samples)) {}
+
+  std::string_view format() const override { return samples_->format(); }
+  uint32_t size() const override { return samples_->size(); }
+  uint32_t range_count(uint32_t sample) const override { return samples_->range_count(sample); }
+  ByteRange range(uint32_t sample, uint32_t piece) const override {
+    ++asked;
+    return samples_->range(sample, piece);
+  }
+  void samples_of(FileId file, uint64_t offset, uint64_t length,
+                  const std::function<void(uint32_t sample)>& visit) const override {
+    samples_->samples_of(file, offset, length, visit);
+  }
+  std::string path(uint32_t sample) const override { return samples_->path(sample); }
+  uint64_t memory_bytes() const override { return samples_->memory_bytes(); }
+
+  mutable uint64_t asked = 0;
+
+ private:
+  const std::shared_ptr<const SampleIndex> samples_;
+};
 
 /// What a lone READ shows.
 std::optional<uint32_t> shown_by(const SampleIndex& rows, FileId file, uint64_t offset, uint64_t length) {
@@ -130,6 +158,20 @@ TEST_CASE("what may be of several records, or of none, shows nothing") {
   const auto small = rows_of(1000, 100'000);
   const Shown shown = shown_of(*small, kHeader + 1000 * 100'000, 100, Way::page_by_page);
   CHECK(shown.right + shown.wrong == 0);
+}
+
+TEST_CASE("two samples of a page are looked at and no more") {
+  constexpr uint64_t kPieces = 20;
+  constexpr uint64_t kSamples = 100;
+  RecordTableBuilder builder(made_up_catalog({1 << 20}), "hdf5");
+  for (uint64_t sample = 0; sample < kSamples; ++sample) {
+    REQUIRE(builder.add_sample());
+    for (uint64_t piece = 0; piece < kPieces; ++piece)
+      REQUIRE(builder.add_range({kPacked, piece * kPageSize + sample * 40, 40}));
+  }
+  const CountedSamples samples(builder.finish());
+  CHECK(!shown_by(samples, kPacked, 7 * kPageSize, kPageSize));
+  CHECK(samples.asked == 2 * kPieces);
 }
 
 TEST_CASE("a READ that begins within a record shows it") {
