@@ -35,6 +35,10 @@ void take_record_keys(const PlanSpec& from, PlanSpec& to) {
   to.lmdb_keys = from.lmdb_keys;
   to.skip = from.skip;
   to.db = from.db;
+  to.sequence_length = from.sequence_length;
+  to.train_samples = from.train_samples;
+  to.split = from.split;
+  to.cache = from.cache;
 }
 
 void Numbering::name_in(PlanSpec& plan) const {

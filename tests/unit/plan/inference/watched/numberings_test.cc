@@ -1,6 +1,7 @@
 #include "plan/inference/watched/numberings.h"
 
 #include "cache/catalog/builder.h"
+#include "plan/formats/samples/record_table.h"
 #include "tests/support/catch.h"
 
 using namespace clairfs;
@@ -41,6 +42,28 @@ TEST_CASE("what a folder holds is counted at any depth") {
   CHECK(count("a") == 6);
   CHECK(count("b") == 3);
   CHECK(count("a/x") == 2);
+}
+
+TEST_CASE("a plan of GPT samples is none of the sequences that they are made of") {
+  Numbering sequences;
+  sequences.root = "data";
+  sequences.index = RecordTableBuilder(small_tree(), "megatron").finish();
+  sequences.records.file = "tokens.bin";
+  const PlanSpec plain = *parse_plan("root=data format=megatron file=tokens.bin seed=42");
+  CHECK(sequences.is_of(plain));
+  PlanSpec gpt = plain;
+  gpt.sequence_length = 1024;
+  CHECK(!sequences.is_of(gpt));
+  sequences.records.sequence_length = 1024;
+  CHECK(sequences.is_of(gpt));
+  const auto is_of_other = [&](const auto& change) {
+    PlanSpec other = gpt;
+    change(other);
+    return sequences.is_of(other);
+  };
+  CHECK(!is_of_other([](PlanSpec& plan) { plan.train_samples = 5000; }));
+  CHECK(!is_of_other([](PlanSpec& plan) { plan.split = "969,30,1"; }));
+  CHECK(!is_of_other([](PlanSpec& plan) { plan.cache = "saved"; }));
 }
 
 TEST_CASE("folders are numbered when they are asked for, until they are forgotten") {
