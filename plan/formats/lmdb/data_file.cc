@@ -66,16 +66,21 @@ bool DataFile::has_pages(uint64_t page, uint64_t bytes) const {
   return page >= kFirstTreePage && page <= meta_.last_page && page < whole && pages <= whole - page;
 }
 
+uint64_t DataFile::pages() const {
+  return std::min(meta_.last_page, source_->catalog->stamp(file_).size / meta_.page_bytes);
+}
+
 Status DataFile::walk(const Tree& tree, const Visit& visit) const {
   if (tree.depth > kDeepest) return torn(fmt::format("has a tree of {} levels", tree.depth));
   std::vector<uint64_t> level;
   if (tree.depth != 0) level.push_back(tree.root);
+  const uint64_t most = pages();
   uint64_t visited = 0;
   uint64_t entries = 0;
   for (uint16_t depth = 1; depth <= tree.depth; ++depth) {
     const auto kind = depth == tree.depth ? TreePage::Kind::leaf : TreePage::Kind::branch;
     visited += level.size();
-    if (has_twice(level) || visited > meta_.last_page) return torn("has pages that lead to each other");
+    if (visited > meta_.last_page || has_twice(level)) return torn("has pages that lead to each other");
     std::vector<Wanted> wanted;
     for (const uint64_t page : level) wanted.push_back({page, wanted.size()});
     if (kind == TreePage::Kind::leaf)
@@ -89,6 +94,8 @@ Status DataFile::walk(const Tree& tree, const Visit& visit) const {
       for (uint32_t node = 0; kind == TreePage::Kind::branch && node < page->nodes(); ++node) {
         const auto child = page->child(node);
         if (!child) return torn(fmt::format("has a node outside its page {}", number));
+        // Nodes may all name one page, so a page of 32 KiB can name sixteen thousand.
+        if (below.size() == most) return torn("names more pages than it has");
         below.push_back(*child);
       }
       entries += kind == TreePage::Kind::leaf ? page->nodes() : 0;

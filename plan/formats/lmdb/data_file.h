@@ -33,6 +33,8 @@ class DataFile {
   ByteRange page_range(uint64_t page) const { return {file_, page * meta_.page_bytes, meta_.page_bytes}; }
   /// The whole pages of a tree from `page` on that `bytes` lie in; nothing if the file has no such.
   bool has_pages(uint64_t page, uint64_t bytes = 1) const;
+  /// Pages that the file has and that its meta page knows, so no tree has more.
+  uint64_t pages() const;
 
   /// Calls `visit` for every page of the tree, a level at a time: branches in the order of the keys, leaves
   /// in that of the file. They may be nearly all of the file, and are read once, from its beginning to its

@@ -176,6 +176,18 @@ TEST_CASE("lmdb: a branch that leads to itself ends") {
   CHECK_THAT(file.refusal(), Contains("lead to each other"));
 }
 
+TEST_CASE("lmdb: a branch that names more pages than there are is not read to its end") {
+  MadeUpLmdb file(12);
+  file.metas(2, 2, 2);
+  file.branch(2, std::vector<uint64_t>(11, 3));
+  CHECK_THAT(file.refusal(), Contains("lead to each other"));
+  file.branch(2, std::vector<uint64_t>(248, 3));
+  CHECK_THAT(file.refusal(), Contains("names more pages than it has"));
+  file.put<uint16_t>(2, 16 + 2 * 100, 4095);  // the hundredth would be refused for itself
+  CHECK_THAT(file.refusal(), Contains("names more pages than it has"));
+  CHECK_THAT(file.refusal("cursor", 8 * kPage), Contains("names more pages than it has"));
+}
+
 TEST_CASE("lmdb: other formats and versions are refused with their names") {
   MadeUpLmdb file(4);
   file.metas(1, 1, 2);
