@@ -16,6 +16,7 @@
 
 #include "cache/base/escaped.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/log/stderr_line.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/version.h"
 #include "plan/spec/keys.h"
@@ -118,7 +119,7 @@ std::string unexpected_arguments(const CLI::App& app, const std::vector<std::str
 }
 
 int usage_error(const std::string& message) {
-  fmt::print(stderr, "clairfs: {}\n", message);
+  print_to_stderr(message);
   return exit_usage;
 }
 
@@ -231,8 +232,7 @@ int run_clairfs(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return fail(Error{ENOMEM, "not enough memory"}, exit_system);
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "clairfs: {}\n", failure.what());
-    return exit_system;
+    return fail(Error{EIO, failure.what()}, exit_system);
   }
   return status;
 }
@@ -275,8 +275,7 @@ int run_mount_helper(int argc, char** argv) {
   try {
     return mount_command(request);
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "clairfs: {}\n", failure.what());
-    return exit_system;
+    return fail(Error{EIO, failure.what()}, exit_system);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cache/base/escaped.h"
+#include "mount-helper/log/stderr_line.h"
 #include "mount-helper/mounts/processes.h"
 
 namespace clairfs {
@@ -47,7 +48,7 @@ Status check_plot(const std::string& file) {
 int fail(const Error& error, int status) {
   std::string line = escape_controls(error.message);  // paths in it may hold any byte
   std::replace(line.begin(), line.end(), '\n', ' ');
-  fmt::print(stderr, "clairfs: {}\n", line);
+  print_to_stderr(line);
   return status;
 }
 

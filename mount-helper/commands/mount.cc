@@ -15,6 +15,7 @@
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
 #include "mount-helper/log/logging.h"
+#include "mount-helper/log/stderr_line.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/permissions.h"
@@ -170,7 +171,7 @@ int mount_command(const MountRequest& request) {
   if (request.fake) {
     if (const Status log = check_log_file(*options); !log) return refuse(log.error());
     for (const std::string& doubt : mount_warnings(*options, available_memory(this_machine())))
-      fmt::print(stderr, "clairfs: warning: {}\n", doubt);
+      print_to_stderr("warning: " + doubt);
     return exit_success;
   }
   ::umask(077);  // what it makes names files that others may not see

@@ -89,14 +89,14 @@ void ProgressBar::show_end(const std::string& text) {
 void ProgressBar::draw(const std::string& text) {
   if (!enabled_ || !has_room(stream_, std::chrono::milliseconds(0))) return;
   last_ = clock_.now();
-  fmt::print(stream_, "\r\033[K{}", text.substr(0, terminal_width(stream_) - 1));
+  std::fputs(("\r\033[K" + text.substr(0, terminal_width(stream_) - 1)).c_str(), stream_);
   std::fflush(stream_);
   drawn_ = true;
 }
 
 void ProgressBar::clear() {
   if (!drawn_ || !has_room(stream_, kClearPatience)) return;
-  fmt::print(stream_, "\r\033[K");
+  std::fputs("\r\033[K", stream_);
   std::fflush(stream_);
   drawn_ = false;
 }

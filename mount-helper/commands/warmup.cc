@@ -12,6 +12,7 @@
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
 #include "mount-helper/commands/read_through.h"
+#include "mount-helper/log/stderr_line.h"
 #include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/resolve_path.h"
 
@@ -48,7 +49,7 @@ int report(const WarmupOutcome& outcome, Duration elapsed) {
              format_duration(elapsed),
              format_size(static_cast<uint64_t>(static_cast<double>(outcome.done.bytes) / seconds)));
   if (outcome.errors == 0) return exit_success;
-  for (const std::string& line : outcome.first_errors) fmt::print(stderr, "clairfs: {}\n", line);
+  for (const std::string& line : outcome.first_errors) print_to_stderr(line);
   return fail(
       Error{EIO,
             fmt::format("{}{}", pluralize(outcome.errors, "error", "errors"),
@@ -61,8 +62,7 @@ void report_kept(const ControlledMount& mount, const std::vector<std::string>& p
   const auto kept = settled_residency(mount, paths, kSettlePatience);
   if (!kept) return;
   fmt::print("{}\n", kept_text(*kept));
-  if (const std::string advice = tier_advice(*kept); !advice.empty())
-    fmt::print(stderr, "clairfs: {}\n", advice);
+  if (const std::string advice = tier_advice(*kept); !advice.empty()) print_to_stderr(advice);
 }
 
 int read_them(const std::string& mountpoint, const std::vector<std::string>& paths,

@@ -8,9 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "mount-helper/log/logging.h"
+#include "mount-helper/log/stderr_line.h"
 #include "mount-helper/log/systemd.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/exit_status.h"
@@ -27,7 +26,7 @@ namespace {
 void warn(const std::vector<std::string>& lines, const MountOptions& options, Logger& log) {
   for (const std::string& line : lines) {
     log.warn("{}", line);
-    if (!options.foreground && stderr_takes_a_line()) fmt::print(stderr, "clairfs: warning: {}\n", line);
+    if (!options.foreground && stderr_takes_a_line()) print_to_stderr("warning: " + line);
   }
 }
 

@@ -308,3 +308,35 @@ def test_closed_standard_streams(place):
     assert (place / "mnt/file").read_bytes() == (place / "src/file").read_bytes()
     (daemon,) = daemons(place / "mnt")
     assert [os.readlink(f"/proc/{daemon}/fd/{n}") for n in (0, 1, 2)] == ["/dev/null"] * 3
+
+
+def shell(place, command):
+    """Runs a line of a shell in which $c is clairfs, $s the source, $m the mountpoint, and $o where the catalogs are."""
+    names = {"c": binary(), "s": place / "src", "m": place / "mnt", "o": f"--catalog-dir={place / 'catalog'}"}
+    environment = {**os.environ, **{name: str(value) for name, value in names.items()}}
+    return subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+FULL = {
+    "an error": ("$c mout 2>/dev/full", 1),
+    "an error of a command": ("$c status / 2>/dev/full", 1),
+    "an error of mount": ("$c mount $s/absent $m $o 2>/dev/full", 32),
+    "an answer and the error about it": ("$c list >/dev/full 2>&1", 2),
+    "a pipe that is closed": ("trap '' PIPE; { sleep 1; $c list; echo $? >&3; } 2>&1 | true", 2),
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_an_error_that_cannot_be_told_keeps_its_status(place, name):
+    command, status = FULL[name]
+    done = shell(place, f"exec 3>&1; {command}")
+    assert (int(done.stdout) if done.stdout else done.returncode) == status
+
+
+def test_a_warning_that_cannot_be_told_leaves_the_mount_alone(place):
+    (place / "mnt/hidden").write_text("")
+    assert shell(place, "$c mount $s $m $o --dry-run 2>/dev/full").returncode == 0
+    assert shell(place, "$c mount $s $m $o 2>/dev/full").returncode == 0
+    assert (place / "mnt/file").read_bytes() == (place / "src/file").read_bytes()
+    (log,) = (place / "catalog/log").iterdir()
+    assert "is not empty" in log.read_text()

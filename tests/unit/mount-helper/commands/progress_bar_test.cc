@@ -121,6 +121,16 @@ TEST_CASE("a bar writes nothing to a terminal that stands still, and goes on wit
   CHECK(terminal.read() == "\r\033[K");
 }
 
+TEST_CASE("a bar that cannot be drawn stops nobody") {
+  const FakeClock clock;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> full(std::fopen("/dev/full", "w"), &std::fclose);
+  REQUIRE(full);
+  std::setvbuf(full.get(), nullptr, _IONBF, 0);  // as stderr
+  ProgressBar bar(full.get(), clock, true);
+  CHECK_NOTHROW(bar.show("one"));
+  CHECK_NOTHROW(bar.clear());
+}
+
 TEST_CASE("a bar on what is no terminal stays silent") {
   const FakeClock clock;
   const Output output;
