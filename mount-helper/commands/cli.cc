@@ -220,7 +220,8 @@ int run_clairfs(int argc, char** argv) {
   try {
     app->parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
-    return app->exit(wanted);
+    app->exit(wanted);
+    return finish_output();
   } catch (const CLI::ExtrasError&) {
     return usage_error(fmt::format("{}; see 'clairfs {}--help'",
                                    unexpected_arguments(*app, {argv + 1, argv + argc}),

@@ -54,13 +54,14 @@ class Screen {
  public:
   explicit Screen(bool redraws) : terminal_(redraws && ::isatty(STDOUT_FILENO) == 1) {}
 
-  void show(const std::vector<std::string>& lines) {
+  // exit_success, or what finish_output() has told of.
+  int show(const std::vector<std::string>& lines) {
     if (!terminal_) {
       for (const std::string& line : lines) fmt::print("{}\n", line);
     } else {
       draw(lines);
     }
-    std::fflush(stdout);
+    return finish_output();
   }
 
  private:
@@ -177,20 +178,20 @@ int top_command(const TopArguments& arguments) {
     if (!after && after.error().code == ETIMEDOUT) {
       const Error silent = silent_path(mount->mountpoint);
       if (once) return fail(silent, exit_system);
-      if (!json) screen.show({silent.message});
+      const int shown = json ? exit_success : screen.show({silent.message});
+      if (shown != exit_success) return shown;
       continue;
     }
     if (!after) {
       if (!json) fmt::print("{} is not mounted any more\n", mount->mountpoint);
-      return exit_success;
+      return finish_output();
     }
     if (same_daemon(before->stats, after->stats)) {
       const std::chrono::duration<double> span = after->at - before->at;
-      screen.show(json
-                      ? std::vector{top_json(before->stats, after->stats, span.count(), seconds_since_1970())}
-                      : top_lines(before->stats, after->stats, span.count(), no_plan));
-      if (std::ferror(stdout) != 0) return fail(system_error(EIO, "write to stdout"), exit_system);
-      if (once) break;
+      const int shown = screen.show(
+          json ? std::vector{top_json(before->stats, after->stats, span.count(), seconds_since_1970())}
+               : top_lines(before->stats, after->stats, span.count(), no_plan));
+      if (once || shown != exit_success) return shown;
     }
     before = std::move(after);
   }

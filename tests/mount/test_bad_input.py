@@ -340,3 +340,9 @@ def test_a_warning_that_cannot_be_told_leaves_the_mount_alone(place):
     assert (place / "mnt/file").read_bytes() == (place / "src/file").read_bytes()
     (log,) = (place / "catalog/log").iterdir()
     assert "is not empty" in log.read_text()
+
+
+@pytest.mark.parametrize("words", ["list", "--help", "--version", "mount --help", "help mount", "top $m --once --interval=0.1"])
+def test_an_answer_that_cannot_be_written_is_an_error(place, words):
+    assert run("mount", place / "src", place / "mnt", "--catalog-dir", place / "catalog").returncode == 0
+    assert_one_line(shell(place, f"$c {words} >/dev/full"), "write to stdout: No space left on device", status=2)
