@@ -59,6 +59,10 @@ struct MountRequest {
 /// Errors: EINVAL, origin first.
 Result<MountOptions> gather_options(const MountRequest& request, const MountOptions& defaults);
 
+/// The options of a mount that is given none: this machine's defaults, the config file, the environment.
+/// Errors: as above.
+Result<MountOptions> standing_options();
+
 /// Mounts: returns when the mount is usable, or, in the foreground, when it has ended.
 int mount_command(const MountRequest& request);
 

@@ -120,6 +120,13 @@ int mount_in_background(const MountOptions& options, const Serve& served, bool v
   return exit_success;
 }
 
+// With what neither the command line nor -o says.
+MountRequest with_surroundings(MountRequest request) {
+  request.environment = values_of_environment(environ);
+  if (::access(kSystemConfig, F_OK) == 0) request.system_config = kSystemConfig;
+  return request;
+}
+
 }  // namespace
 
 Result<MountOptions> gather_options(const MountRequest& request, const MountOptions& defaults) {
@@ -145,11 +152,13 @@ Result<MountOptions> gather_options(const MountRequest& request, const MountOpti
   return options;
 }
 
+Result<MountOptions> standing_options() {
+  return gather_options(with_surroundings({}), default_options(this_machine()));
+}
+
 int mount_command(const MountRequest& request) {
   ignore_warnings();
-  MountRequest completed = request;
-  completed.environment = values_of_environment(environ);
-  if (::access(kSystemConfig, F_OK) == 0) completed.system_config = kSystemConfig;
+  const MountRequest completed = with_surroundings(request);
   const auto gathered = gather_options(completed, default_options(this_machine()));
   if (!gathered) return refuse_options(completed, gathered.error());
   const auto place = place_of(*gathered);

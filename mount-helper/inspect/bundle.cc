@@ -14,6 +14,7 @@
 
 #include "cache/base/text.h"
 #include "fs/base/text_file.h"
+#include "mount-helper/commands/commands.h"
 #include "mount-helper/log/logging.h"
 #include "mount-helper/mounts/processes.h"
 #include "mount-helper/options/defaults.h"
@@ -76,9 +77,12 @@ std::string log_file_in(const std::string& status) {
   return status.substr(begin, status.find('\n', begin) - begin);
 }
 
-// The log that a mount has by default: one whose daemon is gone does not tell where it was.
+// The log of a mount that was given no options: one whose daemon is gone does not tell where it was.
 std::string default_log_of(const std::string& mountpoint) {
-  return default_log_file(default_options(this_machine()).catalog_dir, mountpoint);
+  const auto standing = standing_options();
+  MountOptions options = standing ? *standing : default_options(this_machine());
+  options.mountpoint = mountpoint;
+  return log_file_of(options);
 }
 
 // The limits of the process that serves the mount, not of this one.

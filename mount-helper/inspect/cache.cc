@@ -8,7 +8,6 @@
 #include "cache/base/units.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/inspect/saved_files.h"
-#include "mount-helper/options/defaults.h"
 
 namespace clairfs {
 namespace {
@@ -25,11 +24,19 @@ struct CacheArguments {
   bool dry_run = false;
 };
 
+Result<std::string> catalog_dir_of(const CacheArguments& arguments) {
+  if (!arguments.catalog_dir.empty()) return arguments.catalog_dir;
+  const auto options = standing_options();
+  if (!options) return options.error();
+  if (options->catalog_dir.empty())
+    return Error{ENOENT, "this user has no home directory; give --catalog-dir"};
+  return options->catalog_dir;
+}
+
 Result<std::vector<SavedFile>> find_all(const CacheArguments& arguments) {
-  const std::string folder =
-      arguments.catalog_dir.empty() ? default_options(this_machine()).catalog_dir : arguments.catalog_dir;
-  if (folder.empty()) return Error{ENOENT, "this user has no home directory; give --catalog-dir"};
-  return saved_files(folder, arguments.nvme);
+  const auto folder = catalog_dir_of(arguments);
+  if (!folder) return folder.error();
+  return saved_files(*folder, arguments.nvme);
 }
 
 int list_saved(const CacheArguments& arguments) {

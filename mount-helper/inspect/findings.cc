@@ -20,6 +20,7 @@
 #include "cache/base/escaped.h"
 #include "cache/base/units.h"
 #include "fs/base/kernel_version.h"
+#include "mount-helper/commands/commands.h"
 #include "net/mpi/library.h"
 
 namespace clairfs {
@@ -172,7 +173,9 @@ MachineFacts gather_machine_facts() {
   facts.memory = available_memory(machine);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) facts.open_files = files.rlim_cur;
-  facts.catalog_dir = default_options(machine).catalog_dir;
+  const auto options = standing_options();
+  if (!options) facts.options_error = options.error().message;
+  facts.catalog_dir = (options ? *options : default_options(machine)).catalog_dir;
   const std::string there = existing_part(facts.catalog_dir);
   struct statvfs space {};
   if (::statvfs(there.c_str(), &space) == 0) facts.catalog_free = uint64_t{space.f_bavail} * space.f_frsize;
@@ -200,6 +203,8 @@ std::vector<Finding> machine_findings(const FuseFacts& fuse, const MachineFacts&
                       ? Finding{Kind::good, "open files", fmt::format("at most {}", machine.open_files), ""}
                       : Finding{Kind::note, "open files", fmt::format("at most {}", machine.open_files),
                                 "ulimit -n 1024"});
+  if (!machine.options_error.empty())
+    found.push_back({Kind::bad, "options", machine.options_error, "mend it: each mount takes it"});
   found.push_back(catalog_finding(machine));
   found.push_back(job_finding(machine));
   return found;

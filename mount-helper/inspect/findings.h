@@ -28,6 +28,7 @@ struct MachineFacts {
   int io_uring_errno = 0;         ///< of making a ring
   uint64_t memory = 0;            ///< available_memory()
   uint64_t open_files = 0;        ///< RLIMIT_NOFILE
+  std::string options_error;      ///< of the environment or the config file; empty: none
   std::string catalog_dir;        ///< empty: this user has no home
   uint64_t catalog_free = 0;      ///< bytes there
   bool catalog_writable = false;  ///< it, or the nearest folder above that is there

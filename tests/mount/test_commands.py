@@ -371,15 +371,36 @@ def test_options_from_the_environment(place):
     assert_one_line(bad, "$CLAIRFS_RAM: 'lots'", status=1)
 
 
+def test_cache_and_doctor_look_where_mounts_are_told_to_keep_things(place):
+    environment = {"CLAIRFS_CATALOG_DIR": str(place / "elsewhere")}
+    assert run("mount", place / "src", place / "mnt", env=environment).returncode == 0
+    assert str(place / "elsewhere/catalog-") in run("cache", "list", env=environment).stdout
+    assert re.search(rf"catalogs +{place / 'elsewhere'}, ", run("doctor", env=environment).stdout)
+    (daemon,) = daemons(place / "mnt")
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: errno_of(os.statvfs, place / "mnt") != 0, "the mount is stale", SETTLE_SECONDS)
+    assert run("doctor", place / "mnt", "--bundle", place / "report", env=environment).returncode == 1
+    assert f"pid {daemon}" in (place / "report").read_text()
+
+
+def test_cache_and_doctor_tell_of_options_that_no_mount_can_have(place):
+    environment = {"CLAIRFS_RAM": "lots"}
+    assert_one_line(run("cache", "list", env=environment), "$CLAIRFS_RAM: 'lots'", status=1)
+    assert run("cache", "list", "--catalog-dir", place, env=environment).returncode == 0
+    doctor = run("doctor", env=environment)
+    assert doctor.returncode == 1 and re.search(r"BAD +options +\$CLAIRFS_RAM: 'lots'.*\n +cure: ", doctor.stdout)
+
+
 def test_the_system_config_file_is_read(place):
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
         pytest.skip("no mount namespace can be made here")
     (place / "etc").mkdir()
     (place / "etc/clairfs.conf").write_text("ram=3T0\n")
     mount = f"{binary()} mount {place}/src {place}/mnt --catalog-dir {place}/catalog --dry-run"
-    script = f"cp /etc/passwd {place}/etc/; mount --bind {place}/etc /etc && exec {mount}"
-    bad = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True)
-    assert_one_line(bad, "/etc/clairfs.conf:1: ram", status=1)
+    for command in (mount, f"{binary()} cache list"):
+        script = f"cp /etc/passwd {place}/etc/; mount --bind {place}/etc /etc && exec {command}"
+        bad = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True)
+        assert_one_line(bad, "/etc/clairfs.conf:1: ram", status=1)
     assert_one_line(run("mount", place / "src", place / "mnt", "--config", "nosuch"), "config file nosuch: No such file", status=1)
 
 

@@ -81,6 +81,8 @@ TEST_CASE("what is missing is named with its cure") {
   check_bad(fuse, machine, "memory", "--ram");
   machine.open_files = 64;
   check_bad(fuse, machine, "open files", "ulimit");
+  machine.options_error = "/etc/clairfs.conf:1: ram: 'lots' is not a size";
+  check_bad(fuse, machine, "options", "mend it");
   machine.catalog_free = 1;
   check_bad(fuse, machine, "catalogs", "prune");
   machine.catalog_writable = false;
