@@ -225,9 +225,7 @@ Status remove_saved(const SavedFile& file) {
     if (is_of_a_store(path.filename()) && ::unlink(path.c_str()) != 0 && removed)
       removed = system_error(errno, "remove " + path.string());
   });
-  if (!listed) return listed;
-  if (removed) ::rmdir(file.path.c_str());  // where it holds something else, it stays
-  return removed;
+  return listed ? removed : listed;
 }
 
 std::string saved_table(std::vector<SavedFile> files, SystemTime now) {

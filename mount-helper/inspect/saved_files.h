@@ -1,5 +1,6 @@
 // Finds and removes the files that mounts leave behind, so that they do not grow for ever: catalogs, indexes
-// of packed files, logs, found orders and lists of found plans of one catalog directory, and NVMe directories.
+// of packed files, logs, found orders and lists of found plans of one catalog directory, and NVMe
+// directories.
 #pragma once
 
 #include <chrono>
@@ -30,8 +31,8 @@ Result<std::vector<SavedFile>> saved_files(const std::string& catalog_dir,
 std::vector<SavedFile> outdated(const std::vector<SavedFile>& files, std::chrono::hours age,
                                 std::chrono::system_clock::time_point now);
 
-/// Removes it; of an NVMe directory what clairfs has made in it, and then the directory if that is all.
-/// Errors: EBUSY when a mount has it; those of the system calls, with the path.
+/// Removes it; of an NVMe directory what clairfs has made in it. The directory stays, as the next mount and
+/// the next prune name it. Errors: EBUSY when a mount has it; those of the system calls, with the path.
 Status remove_saved(const SavedFile& file);
 
 /// A table for people, the largest first, with the sum. REQUIRES: there are files.
