@@ -1,8 +1,10 @@
 // `clairfs cache list` and `clairfs cache prune`.
+#include <cerrno>
 #include <chrono>
 #include <memory>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cache/base/plural.h"
 #include "cache/base/units.h"
@@ -33,7 +35,18 @@ Result<std::string> catalog_dir_of(const CacheArguments& arguments) {
   return options->catalog_dir;
 }
 
+// One that is missing was mistyped. In a crontab nobody would notice that otherwise.
+Status check_named(const CacheArguments& arguments) {
+  std::vector<std::string> named = arguments.nvme;
+  if (!arguments.catalog_dir.empty()) named.push_back(arguments.catalog_dir);
+  for (const std::string& folder : named) {
+    if (::access(folder.c_str(), F_OK) != 0) return system_error(errno, folder);
+  }
+  return {};
+}
+
 Result<std::vector<SavedFile>> find_all(const CacheArguments& arguments) {
+  if (const Status there = check_named(arguments); !there) return there.error();
   const auto folder = catalog_dir_of(arguments);
   if (!folder) return folder.error();
   return saved_files(*folder, arguments.nvme);

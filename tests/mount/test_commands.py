@@ -344,6 +344,15 @@ def test_cache_list_and_prune(place):
         assert_one_line(run("cache", command, *where, place / "src/0/00"), f"{place / 'src/0/00'}: Not a directory", status=1)
 
 
+@pytest.mark.parametrize("command", ["list", "prune"])
+def test_cache_tells_of_a_directory_that_was_mistyped(place, command):
+    absent = place / "absent"
+    for words in ([absent], ["--catalog-dir", absent], [place / "src", absent]):
+        assert_one_line(run("cache", command, *words), f"{absent}: No such file or directory", status=1)
+    by_default = run("cache", command, env={"CLAIRFS_CATALOG_DIR": str(absent)})  # before the first mount
+    assert (by_default.returncode, by_default.stderr) == (0, "")
+
+
 def test_orders_of_found_plans_go_once_their_daemon_is_gone(place):
     found = place / "catalog/found"
     found.mkdir(parents=True)
