@@ -53,7 +53,7 @@ int fail(const Error& error, int status) {
 }
 
 int fail(const Error& error) {
-  constexpr std::array kUsers{EINVAL, ENOENT, ENOTDIR, ERANGE};
+  constexpr std::array kUsers{EINVAL, ENODATA, ENOENT, ENOTDIR, ERANGE};
   const bool usage = std::find(kUsers.begin(), kUsers.end(), error.code) != kUsers.end();
   return fail(error, usage ? exit_usage : exit_system);
 }

@@ -115,6 +115,8 @@ def test_plan_without_keys_shows(place):
     assert run("plan", place / "mnt", "name=b", "format=files", "seed=1").returncode == 0
     assert run("plan", "cancel", "--all", place / "mnt").returncode == 0
     assert "no plan" in run("plan", place / "mnt").stdout
+    assert_one_line(run("plan", "cancel", place / "mnt"), "there is no plan named 'default'", status=1)
+    assert_one_line(run("plan", "cancel", "--all", place / "mnt"), "no plan is in force", status=1)
 
 
 # Exit statuses: what is there and does not answer is 2 for every command
