@@ -19,6 +19,7 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
 constexpr auto kProbePatience = std::chrono::seconds(1);  // nodes of a job are mounted before they answer
 constexpr double kMostTimeout = 24 * 60 * 60;             // more is a typing error
 constexpr double kDefaultTimeout = 600;                   // a scan of 10^7 files on a slow filesystem
+constexpr int kMostPid = 1 << 22;                         // no kernel has larger ones
 
 struct WaitArguments {
   std::string path;
@@ -81,7 +82,7 @@ void add_wait_command(CLI::App& app, int& status) {
       ->check(CLI::Range(0.0, kMostTimeout));
   command->add_option("--pid", arguments->pid, "Give up when this process ends, which is to mount it")
       ->type_name("NUMBER")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostPid));
   command->callback([arguments, &status] { status = wait_for_mount(*arguments); });
 }
 

@@ -259,6 +259,12 @@ def test_usage(words):
     assert result.stdout.startswith("clairfs mounts") if not words else result.stderr.count("\n") == 1
 
 
+def test_a_number_out_of_range_is_told_with_the_range():
+    refusal = run("wait", "/", "--pid", "0")
+    assert_one_line(refusal, "--pid: Value 0 not in range", 1 << 22, status=1)
+    assert len(refusal.stderr) < 100
+
+
 def test_errors_stay_on_one_line_whatever_a_path_holds(place):
     name = "two\nlines and \x1b[31m"
     for words in (["status", place / name], ["bench", place / name], ["mount", place / name, place / "mnt"]):
