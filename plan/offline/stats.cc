@@ -102,7 +102,7 @@ struct Dataset {
 Result<Dataset> dataset_of(const PlanStatsRequest& request, const PlanPreview& preview) {
   if (preview.index) return Dataset{preview.source.catalog.get(), preview.index.get(), nullptr};
   if (request.sample_bytes == 0) {
-    return plan_error("root", "", "missing; what fits into the tiers depends on the samples' size");
+    return plan_error("n", "", "says nothing of the samples' size; give --sample-size SIZE, or root=DIR");
   }
   const auto mb = static_cast<float>(static_cast<double>(request.sample_bytes) / kMegabyte);
   auto made = ScenarioDataset::make(std::vector<float>(preview.samples, mb));

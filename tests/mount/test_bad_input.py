@@ -259,6 +259,12 @@ def test_usage(words):
     assert result.stdout.startswith("clairfs mounts") if not words else result.stderr.count("\n") == 1
 
 
+def test_tiers_for_samples_of_no_known_size():
+    words = ["plan", "stats", "seed=0", "n=1000", "epochs=3", "world=4", "--ram=1M"]
+    assert_one_line(run(*words), "give --sample-size SIZE, or root=DIR", status=1)
+    assert run(*words, "--sample-size=1K").returncode == 0
+
+
 def test_a_number_out_of_range_is_told_with_the_range():
     refusal = run("wait", "/", "--pid", "0")
     assert_one_line(refusal, "--pid: Value 0 not in range", 1 << 22, status=1)
