@@ -185,6 +185,8 @@ Status PlanManager::take_over(const PlanChange& change) {
   Word& last = words_[change.name];
   if (change.stamp > 0 && std::tie(change.stamp, change.origin) <= std::tie(last.stamp, last.origin))
     return {};
+  // A node says again what it has made anew: it has finished there, or its files are others.
+  const bool anew = change.stamp > 0 && change.origin == last.origin;
   last = {change.origin, change.stamp};
   if (change.text.empty()) {
     plans_.retire(change.name);
@@ -196,8 +198,9 @@ Status PlanManager::take_over(const PlanChange& change) {
   if (spec->name != change.name)
     return refuse({EINVAL, "a plan was announced under another name than its own"});
   const auto making = plans_.making(change.name);
-  if (making && same_plan(making->given(), *spec) && !making->outcome()) return {};
-  if (existing && same_plan(existing->given(), *spec) && existing->status().state != TrackerState::finished) {
+  if (!anew && making && same_plan(making->given(), *spec) && !making->outcome()) return {};
+  const bool over = existing && existing->status().state == TrackerState::finished;
+  if (!anew && existing && !over && same_plan(existing->given(), *spec)) {
     plans_.retire(change.name);
     return {};
   }

@@ -300,6 +300,22 @@ TEST_CASE("a node that finds other samples than the one that registered the plan
   CHECK(f.shows("its files are not those of the node that registered the plan"));
 }
 
+TEST_CASE("a node makes a plan anew when the node that registered it says it again") {
+  ManagerFixture f(3);
+  const TempTree lists;
+  const auto say = [&](const char* first, NodeId origin, uint64_t stamp) {
+    std::ofstream(lists.at("list")) << first << "\nt.bin\nt.idx\n";
+    const std::string told = "format=list shuffle=false list=" + lists.at("list");
+    REQUIRE(f.plans->take_over({"default", told, origin, false, stamp}));
+    REQUIRE(f.made());
+    return f.plans->next("default", 1).value();
+  };
+  CHECK(say("t.bin", NodeId(1), 1) == "t.bin\n");
+  CHECK(say("t.idx", NodeId(1), 1) == "t.bin\n");
+  CHECK(say("t.idx", NodeId(2), 2) == "t.bin\n");  // which was told of the same plan at the same time
+  CHECK(say("t.idx", NodeId(2), 3) == "t.idx\n");
+}
+
 TEST_CASE("a READ of what every reader needs brings it back") {
   ManagerFixture f;
   f.staged.staging->remove("before");  // its sentinels stay open
