@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "cache/base/escaped.h"
 #include "plan/spec/keys.h"
@@ -22,6 +23,26 @@ Status check_absolute(const PlanSpec& spec) {
       absolute = plan_error(key, file, "want an absolute path; 'clairfs plan' makes relative ones absolute");
   });
   return absolute;
+}
+
+// Of a file that is edited, replaced or removed it is another.
+std::string identity_of_files(const PlanSpec& spec, const DatasetSource& source) {
+  std::string identity;
+  for_each_file(spec, [&](const char* key, const std::string& file) {
+    if (file.empty() || file.starts_with('[')) return;
+    struct stat now {};
+    identity += key;
+    if (::stat(source.list_path(file).c_str(), &now) == 0) {
+      identity += fmt::format(" {} {} {}.{} {}.{}", now.st_ino, now.st_size, now.st_mtim.tv_sec,
+                              now.st_mtim.tv_nsec, now.st_ctim.tv_sec, now.st_ctim.tv_nsec);
+    }
+    identity += '\n';
+  });
+  return identity;
+}
+
+bool same_files(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() || a == b;
 }
 
 // Orders that a diagnosis compares with what readers opened, at most: seeds, and outputs of generators.
@@ -93,9 +114,11 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
     return refuse(plan_error("name", spec->name, "plans that were found have it; want another")).error();
   if (const Status one = settle_root(*spec, folder); !one) return refuse(one.error()).error();
   if (const Status absolute = check_absolute(*spec); !absolute) return refuse(absolute.error()).error();
+  // Before anything of them is read, and outside the lock: their filesystem may hang.
+  const std::string files = identity_of_files(*spec, deps_.dataset);
   const Result<std::shared_ptr<PlanMaking>> begun = [&] {
     MutexLock one_at_a_time(plans_.submit_mutex);
-    return submit_here(*spec);
+    return submit_here(*spec, files);
   }();
   if (!begun) return refuse(begun.error()).error();
   const std::optional<Status> made = *begun ? (*begun)->wait(deps_.index_patience) : Status();
@@ -131,34 +154,39 @@ void PlanManager::remember(const Error& error) {
   last_error_ = error.message;
 }
 
-Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spec) {
+Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spec, const std::string& files) {
   if (const Status fits = check_plan_size(format_plan(spec)); !fits) return fits.error();
   const auto making = plans_.making(spec.name);
-  if (making && same_plan(making->given(), spec) && !making->outcome()) return making;
+  const bool is_told_again = making && same_plan(making->given(), spec) && same_files(making->files(), files);
+  if (is_told_again && !making->outcome()) return making;
   const auto existing = plans_.run(spec.name);
   // A job that ran to its end and is started again registers the same text, and begins anew.
   const bool over = existing && existing->status().state == TrackerState::finished;
   if (existing && !over) {
-    if (same_plan(existing->given(), spec)) {
+    const Word& last = words_[spec.name];
+    if (same_plan(existing->given(), spec) && same_files(last.files, files)) {
       plans_.retire(spec.name);
       return std::shared_ptr<PlanMaking>();
     }
-    const NodeId origin = words_[spec.name].origin;
+    const NodeId origin = last.origin;
     if (origin != deps_.place.self) {
-      return Error{EINVAL,
-                   fmt::format("plan {} is in force with another text, registered on node {} ({}); give this "
-                               "one another name, or cancel that one first",
-                               spec.name, origin.value, describe_plan(existing->given()))};
+      return Error{
+          EINVAL,
+          fmt::format("plan {} is in force with another text or list, registered on node {} ({}); give this "
+                      "one another name, or cancel that one first",
+                      spec.name, origin.value, describe_plan(existing->given()))};
     }
   }
-  const auto begun = begin(spec, deps_.place.self);
+  const auto begun = begin(spec, deps_.place.self, files);
   if (!begun) return Error{ESHUTDOWN, "plan: the mount is ending"};
   return begun;
 }
 
-std::shared_ptr<PlanMaking> PlanManager::begin(const PlanSpec& spec, NodeId origin) {
-  return plans_.begin(spec, origin, deps_.place,
-                      [this](const PlanMaking& ended, const auto& made) { return finish(ended, made); });
+std::shared_ptr<PlanMaking> PlanManager::begin(const PlanSpec& spec, NodeId origin,
+                                               const std::string& files) {
+  return plans_.begin(
+      spec, origin, deps_.place,
+      [this](const PlanMaking& ended, const auto& made) { return finish(ended, made); }, files);
 }
 
 // On the making's own thread. One that failed stays listed: whoever registered it may not have waited.
@@ -172,6 +200,7 @@ Status PlanManager::finish(const PlanMaking& making, const Result<std::shared_pt
   found_.give_way(**made);
   words_[name].origin = making.origin();
   if (making.origin() == deps_.place.self) announce(name, announced_text(**made));
+  words_[name].files = making.files();
   return {};
 }
 

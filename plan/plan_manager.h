@@ -75,11 +75,12 @@ class PlanManager {
 
   /// Puts a plan in force. `folder`: the dataset folder whose xattr was set, which is the plan's root; a text
   /// that names another one is refused. The same text again changes nothing, unless the plan has finished:
-  /// then it begins again. Another text under the same name replaces the plan if it was registered on this
-  /// node or has finished, and is refused otherwise: two nodes of a job want different things. The plan that
-  /// it replaces stays in force until the new one is made. Returns the plan as it reads back; where a long
-  /// index has to be made first the plan is not in force yet, and text() tells how far it is, or why it
-  /// failed. Errors: always EINVAL; last_error() repeats the message.
+  /// then it begins again. With list files that have changed since it is another text. Another text under the
+  /// same name replaces the plan if it was registered on this node or has finished, and is refused otherwise:
+  /// two nodes of a job want different things. The plan that it replaces stays in force until the new one is
+  /// made. Returns the plan as it reads back; where a long index has to be made first the plan is not in
+  /// force yet, and text() tells how far it is, or why it failed. Errors: always EINVAL; last_error() repeats
+  /// the message.
   Result<std::string> submit(std::string_view text, std::string_view folder = "");
   /// One that was found is not found again. Errors: ENOENT when there is no such plan; last_error() repeats
   /// the message.
@@ -154,10 +155,12 @@ class PlanManager {
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
   void wake_planner();
   void diagnose_later(const std::shared_ptr<PlanRun>& run);
-  /// The making to be waited for, null if the plan is in force.
-  Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec) REQUIRES(plans_.submit_mutex);
+  /// The making to be waited for, null if the plan is in force. `files`: as PlanMaking; so for begin().
+  Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec, const std::string& files)
+      REQUIRES(plans_.submit_mutex);
   /// Null if the manager is stopping.
-  std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin) REQUIRES(plans_.submit_mutex);
+  std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin, const std::string& files = "")
+      REQUIRES(plans_.submit_mutex);
   Status finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
   void put_in_force(const std::shared_ptr<PlanRun>& run) REQUIRES(plans_.submit_mutex);
   void announce(const std::string& name, const std::string& text) REQUIRES(plans_.submit_mutex);
@@ -176,6 +179,7 @@ class PlanManager {
   struct Word {
     NodeId origin;  // where the plan was registered
     uint64_t stamp = 0;
+    std::string files{};  // as PlanMaking, of the plan that was made; unknown once another node has spoken
   };
 
   const Deps deps_;

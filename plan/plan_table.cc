@@ -60,9 +60,9 @@ bool PlanTable::await_makings(Duration patience) {
 }
 
 std::shared_ptr<PlanMaking> PlanTable::begin(const PlanSpec& spec, NodeId origin, JobPlace place,
-                                             PlanMaking::Finish finish) {
+                                             PlanMaking::Finish finish, const std::string& files) {
   retire(spec.name);
-  auto making = std::make_shared<PlanMaking>(spec, deps_.dataset, place, origin, std::move(finish));
+  auto making = std::make_shared<PlanMaking>(spec, deps_.dataset, place, origin, std::move(finish), files);
   {
     MutexLock lock(mutex_);
     if (stopped_) return nullptr;

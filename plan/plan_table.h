@@ -56,9 +56,10 @@ class PlanTable {
   bool await_makings(Duration patience);
 
   /// Begins to make a plan, and gives up any making under its name. `place`: of the plan's ranks.
-  /// `finish` locks submit_mutex itself. Null if the table has stopped.
+  /// `finish` locks submit_mutex itself. `files`: as PlanMaking. Null if the table has stopped.
   std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin, JobPlace place,
-                                    PlanMaking::Finish finish) REQUIRES(submit_mutex);
+                                    PlanMaking::Finish finish, const std::string& files = "")
+      REQUIRES(submit_mutex);
   /// For `finish`. Errors: ECANCELED if it was given up.
   Status check_listed(const PlanMaking& making) const REQUIRES(submit_mutex);
   /// Gives up the making under the name: it is not listed any more, and ends once its thread notices. False:

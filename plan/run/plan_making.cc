@@ -16,8 +16,13 @@ constexpr auto kIndexLook = std::chrono::milliseconds(20);
 }  // namespace
 
 PlanMaking::PlanMaking(PlanSpec given, const DatasetSource& source, JobPlace place, NodeId origin,
-                       Finish finish)
-    : given_(std::move(given)), place_(place), origin_(origin), source_(source), finish_(std::move(finish)) {
+                       Finish finish, std::string files)
+    : given_(std::move(given)),
+      place_(place),
+      origin_(origin),
+      files_(std::move(files)),
+      source_(source),
+      finish_(std::move(finish)) {
   source_.work = work_;
 }
 

@@ -23,7 +23,9 @@ class PlanMaking {
   using Finish = std::function<Status(PlanMaking& making, Result<std::shared_ptr<PlanRun>> made)>;
 
   /// The objects that `finish` uses outlive the making. `origin`: the node that the plan was registered on.
-  PlanMaking(PlanSpec given, const DatasetSource& source, JobPlace place, NodeId origin, Finish finish);
+  /// `files`: what tells its list files from what they are once they are edited; empty: unknown.
+  PlanMaking(PlanSpec given, const DatasetSource& source, JobPlace place, NodeId origin, Finish finish,
+             std::string files = "");
   /// Cancels it and waits for its thread.
   ~PlanMaking() { cancel(); }
   /// Begins. Once. Errors: EAGAIN if there is no thread for it, which is its outcome then.
@@ -35,6 +37,7 @@ class PlanMaking {
   const PlanSpec& given() const { return given_; }
   NodeId origin() const { return origin_; }
   JobPlace place() const { return place_; }
+  const std::string& files() const { return files_; }
 
   /// The outcome: waits for it, but no longer than `patience` for an index. Nothing: the making goes on.
   std::optional<Status> wait(Duration patience) const;
@@ -53,6 +56,7 @@ class PlanMaking {
   const PlanSpec given_;
   const JobPlace place_;
   const NodeId origin_;
+  const std::string files_;
   const std::shared_ptr<IndexWork> work_ = std::make_shared<IndexWork>();
   DatasetSource source_;
   const Finish finish_;

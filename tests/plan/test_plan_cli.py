@@ -143,6 +143,26 @@ def test_a_plan_that_takes_the_place_of_another_says_so(mount):
     assert told.splitlines()[-1] == "  replaces " + first.splitlines()[0]
 
 
+@pytest.mark.parametrize("keys", ("shuffle=false format=list list", "sampler=list list", "sampler=torch.subset seed=1 indices"))
+def test_a_list_that_was_edited_is_read_again(mount, tmp, keys):
+    words = [*f"{keys}={tmp}/order".split(), "root=train", "epochs=9"]
+    ok("plan", mount.path, "root=train", "shuffle=false", "name=all")
+    paths = ok("plan", "show", mount.path, "--name", "all", "--next", 2).splitlines()
+    lines = [path.removeprefix("train/") for path in paths] if "format=list" in keys else ["0", "1"]
+
+    def next_after(text):
+        (tmp / "order").write_text(text)
+        ok("plan", mount.path, *words)
+        return ok("plan", "show", mount.path, "--name", "default", "--next", 1).strip()
+
+    assert [next_after(line + "\n") for line in lines] == paths
+    (tmp / "order").write_text("none\n")
+    assert "plan: " in refused(1, "plan", mount.path, *words)
+    (tmp / "order").unlink()
+    assert f"{tmp}/order" in refused(1, "plan", mount.path, *words)
+    assert ok("plan", "show", mount.path, "--name", "default", "--next", 1).strip() == paths[1]  # which is in force still
+
+
 def test_the_kernels_mount_may_be_read_only(source):
     with clairfs(source, "--ram=64M", "-o", "ro") as mounted:
         assert error_of(os.setxattr, mounted.path / "train", XATTR, PLAN.encode()) == "EROFS"

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "plan/formats/index/index_store.h"
@@ -38,8 +39,9 @@ constexpr auto kPatience = std::chrono::minutes(4);  // for what takes milliseco
 /// A manager whose source answers when the test says so.
 struct ManagerFixture {
   /// Node 0 of so many. Where orders are looked for, nobody does: there are no threads for it.
-  explicit ManagerFixture(uint32_t nodes = 1, InferMode infer = InferMode::off)
+  explicit ManagerFixture(uint32_t nodes = 1, InferMode infer = InferMode::off, const char* mounted_at = "")
       : staged(over(), "name=before format=files shuffle=false") {
+    dataset.prefixes.mount = mounted_at;
     PlanManager::Deps deps{dataset, {NodeId(0), nodes}, *staged.staging,
                            clock,   staged.metrics,     staged.log.logger()};
     deps.infer = infer;
@@ -314,6 +316,49 @@ TEST_CASE("a node makes a plan anew when the node that registered it says it aga
   CHECK(say("t.idx", NodeId(1), 1) == "t.bin\n");
   CHECK(say("t.idx", NodeId(2), 2) == "t.bin\n");  // which was told of the same plan at the same time
   CHECK(say("t.idx", NodeId(2), 3) == "t.idx\n");
+}
+
+TEST_CASE("a plan whose list was edited is another plan, or is refused for what the list says now") {
+  ManagerFixture f;
+  const TempTree lists;
+  const auto write = [&](const char* lines) { std::ofstream(lists.at("list")) << lines; };
+  const auto submit = [&](const char* way) {
+    return f.plans->submit(fmt::format("format=files {}={}", way, lists.at("list")));
+  };
+  const auto next = [&] { return f.plans->next("default", 1).value(); };
+  write("0\n1\n");
+  REQUIRE(submit("sampler=list list"));
+  CHECK(next() == "t.bin\n");
+  REQUIRE(submit("sampler=list list"));
+  CHECK(f.announced.size() == 1);  // the same
+  write("1\n0\n0\n");
+  REQUIRE(submit("sampler=list list"));
+  CHECK(next() == "t.idx\n");
+  CHECK(f.announced.size() == 2);
+
+  for (const bool removed : {false, true}) {
+    write("7\n");
+    if (removed) std::filesystem::remove(lists.at("list"));
+    CHECK(!submit("sampler=list list"));
+    CHECK(!submit("sampler=list list"));  // as bad as before
+    CHECK(next() == "t.idx\n");
+  }
+  write("1\n");
+  REQUIRE(submit("seed=1 sampler=torch.subset indices"));
+  CHECK(next() == "t.idx\n");
+  write("0\n");
+  REQUIRE(submit("seed=1 sampler=torch.subset indices"));
+  CHECK(next() == "t.bin\n");
+}
+
+TEST_CASE("a list in the mount that was edited is looked at in the source") {
+  ManagerFixture f(1, InferMode::off, "/mnt/data");
+  const auto submit = [&] { return f.plans->submit("format=files sampler=list list=/mnt/data/order"); };
+  std::ofstream(f.tree.at("order")) << "0\n1\n";
+  REQUIRE(submit());
+  std::ofstream(f.tree.at("order")) << "1\n0\n0\n";
+  REQUIRE(submit());
+  CHECK(f.plans->next("default", 1).value() == "t.idx\n");
 }
 
 TEST_CASE("a READ of what every reader needs brings it back") {
