@@ -5,6 +5,7 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "cache/base/text.h"
 #include "mount-helper/client/control_client.h"
@@ -24,12 +25,25 @@ struct IndexArguments {
   std::vector<std::string> words;
 };
 
+Error is_a_folder(const std::string& path) {
+  return {EINVAL,
+          fmt::format("{} is a folder; give a packed file in it, in quotes a pattern for several", path)};
+}
+
+// Why no format is known. A pattern is the name of no file.
+Error no_format(const std::string& path, const std::string& name) {
+  const bool is_pattern = name.find_first_of("*?") != std::string::npos;
+  struct stat there {};
+  if (!is_pattern && ::stat(path.c_str(), &there) != 0) return system_error(errno, path);
+  if (!is_pattern && S_ISDIR(there.st_mode)) return is_a_folder(path);
+  return {EINVAL, fmt::format("the name {} does not tell the format; want --format", name)};
+}
+
 // What the plan says of the order does not matter.
 Result<std::string> index_plan(const IndexArguments& arguments, const std::string& name,
                                const ControlledMount& mount) {
   const std::string format = arguments.format.empty() ? std::string(format_of_file(name)) : arguments.format;
-  if (format.empty())
-    return Error{EINVAL, fmt::format("the name {} does not tell the format; want --format", name)};
+  if (format.empty()) return no_format(arguments.file, name);
   const std::string file = mount.folder.empty() ? name : mount.folder + "/" + name;
   std::vector<std::string> words{"name=index", "shuffle=false",    "epochs=1",
                                  "root=.",     "format=" + format, "file=" + file};
@@ -58,6 +72,8 @@ int index_command(const IndexArguments& arguments) {
   std::filesystem::path file(arguments.file);
   if (!file.has_filename()) file = file.parent_path();
   const auto mount = find_controlled_mount(file.has_parent_path() ? file.parent_path().string() : ".");
+  // The folder of a mountpoint is not on the mount.
+  if (!mount && find_controlled_mount(file)) return fail(is_a_folder(arguments.file));
   if (!mount) return fail(mount.error());
   const auto plan = index_plan(arguments, file.filename(), *mount);
   if (!plan) return fail(plan.error());

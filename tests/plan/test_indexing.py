@@ -95,6 +95,7 @@ def test_an_index_that_is_damaged_or_of_a_changed_file_is_made_anew(tmp):
 def test_what_cannot_be_indexed_is_refused_with_the_reason(tmp):
     write_rows(tmp / "src", 10, 100)
     (tmp / "src/torn.mdb").write_bytes(b"no database" * 1000)
+    (tmp / "src/rows.dat").touch()
     with clairmount.clairfs(tmp / "src") as mount:
         for words, reason in (
             (["none.lmdb", "keys=decimal"], "no such file"),

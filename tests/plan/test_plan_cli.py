@@ -505,6 +505,16 @@ def test_a_plan_without_its_mount_is_told_so(tmp):
     assert f"{tmp}/a=b/c: No such file" in refused(1, "plan", tmp / "a=b/c", "seed=42")
 
 
+def test_what_has_no_index_is_told_from_a_name_without_a_format(mount):
+    for path, reason in (
+        ("none", f"{mount.path}/none: No such file"),
+        ("train", f"{mount.path}/train is a folder; give a packed file in it"),
+        ("", f"{mount.path} is a folder; give a packed file in it"),
+        ("train/*", "want --format"),
+    ):
+        assert reason in refused(1, "index", mount.path / path), path
+
+
 def test_commands_where_there_is_no_mount(tmp):
     for words in (("plan", tmp, "seed=1"), ("plan", "show", tmp), ("plan", "cancel", tmp), ("top", tmp)):
         assert "is not on a clairfs mount" in refused(1, *words)
