@@ -293,6 +293,18 @@ Result<std::string> settle_output(const std::string& path, const std::string& wh
   return resolved;
 }
 
+// A chunk of records is a part of what would be a chunk else.
+Status check_record_chunks(MountOptions& options) {
+  for (const auto& [pattern, chunk] : options.record_chunks) {
+    if (chunk <= options.chunk) continue;
+    return Error{
+        EINVAL,
+        fmt::format("--record-chunk {}={} is more than --chunk, {}; give a smaller one, or a larger --chunk",
+                    pattern, format_size(chunk), format_size(options.chunk))};
+  }
+  return {};
+}
+
 // Neither may hide the other.
 Status check_apart(const std::string& source, const std::string& mountpoint) {
   if (source == mountpoint) {
@@ -358,7 +370,7 @@ Result<MountOptions> resolve_paths(MountOptions options, std::span<const MountEn
   if (!mountpoint) return mountpoint.error();
   options.mountpoint = *mountpoint;
   if (const Status apart = check_apart(*source, *mountpoint); !apart) return apart.error();
-  for (const auto settle : {settle_nvmes, settle_catalog_dir, settle_log_file}) {
+  for (const auto settle : {check_record_chunks, settle_nvmes, settle_catalog_dir, settle_log_file}) {
     if (const Status settled = settle(options); !settled) return settled.error();
   }
   return options;

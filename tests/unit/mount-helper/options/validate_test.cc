@@ -84,6 +84,19 @@ TEST_CASE_METHOD(Fixture, "a size whose unit was forgotten is doubted") {
   CHECK_THAT(doubts[0], Contains("--ram of 64 B is less than a page") && Contains("in bytes"));
 }
 
+TEST_CASE_METHOD(Fixture, "files of records are not cut into larger chunks than others") {
+  MountOptions given = options();
+  given.chunk = 64 << 10;
+  given.record_chunks = {{"*.h5", 64 << 10}};
+  CHECK(resolve_paths(given, {}));
+  given.record_chunks.push_back({"*.lmdb", 1 << 20});
+  const auto refused = resolve_paths(given, {});
+  REQUIRE(!refused);
+  CHECK(refused.error().code == EINVAL);
+  CHECK_THAT(refused.error().message,
+             StartsWith("--record-chunk *.lmdb=1.0 MiB is more than --chunk, 64.0 KiB"));
+}
+
 TEST_CASE_METHOD(Fixture, "source and mountpoint must be separate directories") {
   MountOptions given = options();
   SECTION("missing source") {
