@@ -86,7 +86,10 @@ uint64_t Block::capacity() const {
 
 Result<std::unique_ptr<RamArena>> RamArena::create(uint64_t capacity, uint64_t unit) {
   const uint64_t most = unit << 32;
-  if (capacity >= most) return Error{EINVAL, "the RAM tier must be smaller than " + format_size(most)};
+  if (capacity >= most) {
+    return Error{EINVAL, "the RAM tier of " + format_size(capacity) + " must be smaller than " +
+                             format_size(most) + "; lower --ram"};
+  }
   auto memory = Mapping::anonymous(round_to_pages(capacity));
   if (!memory)
     return Error{memory.error().code, memory.error().message + "; lower --ram, or raise ulimit -v"};

@@ -23,6 +23,8 @@ constexpr unsigned kNvmeShare = 80;  // per cent of the free space: the rest is 
 constexpr uint64_t kSmallestNvme = 1 << 20;  // what a store takes at least (cache/nvme/store.cc)
 constexpr int kMostLinks = 40;               // that the kernel follows in one path
 constexpr auto kOutputPatience = std::chrono::seconds(10);  // a busy filesystem answers within one
+// Of an arena, which counts its units in 32 bits (RamArena::create).
+constexpr uint64_t kRamLimit = kRamUnit << 32;
 constexpr const char* kInBytes = "a SIZE without a unit is in bytes";
 
 bool is_directory(const std::string& path) {
@@ -293,6 +295,13 @@ Result<std::string> settle_output(const std::string& path, const std::string& wh
   return resolved;
 }
 
+// The RAM tier is made after the scan only.
+Status check_ram(MountOptions& options) {
+  if (options.ram < kRamLimit) return {};
+  return Error{EINVAL, fmt::format("--ram {} is too much, give less than {}", format_size(options.ram),
+                                   format_size(kRamLimit))};
+}
+
 // A chunk of records is a part of what would be a chunk else.
 Status check_record_chunks(MountOptions& options) {
   for (const auto& [pattern, chunk] : options.record_chunks) {
@@ -356,6 +365,8 @@ Status settle_log_file(MountOptions& options) {
                  fmt::format("log file {}: its directory is missing: mkdir -p {}, or give another path",
                              *settled, above)};
   }
+  if (is_directory(*settled))
+    return Error{EISDIR, fmt::format("log file {} is a directory; give a file in it", *settled)};
   options.log_file = *settled;
   return {};
 }
@@ -370,7 +381,8 @@ Result<MountOptions> resolve_paths(MountOptions options, std::span<const MountEn
   if (!mountpoint) return mountpoint.error();
   options.mountpoint = *mountpoint;
   if (const Status apart = check_apart(*source, *mountpoint); !apart) return apart.error();
-  for (const auto settle : {check_record_chunks, settle_nvmes, settle_catalog_dir, settle_log_file}) {
+  for (const auto settle :
+       {check_ram, check_record_chunks, settle_nvmes, settle_catalog_dir, settle_log_file}) {
     if (const Status settled = settle(options); !settled) return settled.error();
   }
   return options;

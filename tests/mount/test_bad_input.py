@@ -113,7 +113,7 @@ SETTLED = {
     "catalogs in a file": (["--catalog-dir={t}/file"], ["{t}/file"]),
     "no directory for the log": (["--log-file={t}/absent/log"], ["mkdir -p {t}/absent"]),
     "log is a directory": (["--log-file={t}/src/../mnt/../src/../folder/"], ["folder"]),
-    "more memory than there is address space": (["--ram=100000T"], ["smaller than"]),
+    "more memory than there is address space": (["--ram=100000T"], ["--ram", "less than"]),
 }
 
 

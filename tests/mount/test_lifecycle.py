@@ -269,6 +269,8 @@ def test_dry_run_checks_and_mounts_nothing(place, foreground):
     assert (tried.returncode, tried.stdout, tried.stderr) == (0, "", "")
     assert not is_mounted(place / "mnt") and not (place / "catalog").exists()
     assert_one_line(mount_at(place, "--dry-run", *foreground, source="absent"), place / "absent", status=32)
+    for words, told in ((["--ram=3T"], "--ram 3.0 TiB"), ([f"--log-file={place}"], "is a directory")):
+        assert_one_line(mount_at(place, "--dry-run", *foreground, *words), told, status=32)
     (place / "mnt/hidden").touch()
     doubted = mount_at(place, "--dry-run", *foreground)
     assert doubted.returncode == 0 and f"warning: mountpoint {place / 'mnt'} is not empty" in doubted.stderr

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "cache/memory/ram_arena.h"
 #include "tests/support/catch.h"
 #include "tests/unit/mount-helper/temporary_directory.h"
 
@@ -82,6 +83,19 @@ TEST_CASE_METHOD(Fixture, "a size whose unit was forgotten is doubted") {
   const auto doubts = mount_warnings(*settled, 1ULL << 40);
   REQUIRE(doubts.size() == 1);
   CHECK_THAT(doubts[0], Contains("--ram of 64 B is less than a page") && Contains("in bytes"));
+}
+
+TEST_CASE_METHOD(Fixture, "what no mount can have is refused before the scan") {
+  MountOptions given = options();
+  given.ram = 3ULL << 40;
+  CHECK(error(given) == "--ram 3.0 TiB is too much, give less than 2.0 TiB");
+  CHECK(RamArena::create(given.ram, kRamUnit).error().message ==
+        "the RAM tier of 3.0 TiB must be smaller than 2.0 TiB; lower --ram");
+  given.ram = (2ULL << 40) - 1;
+  CHECK(error(given).empty());
+  CHECK(RamArena::create(2ULL << 40, kRamUnit).error().code == EINVAL);
+  given.log_file = directory.make("logs");
+  CHECK(error(given) == "log file " + given.log_file + " is a directory; give a file in it");
 }
 
 TEST_CASE_METHOD(Fixture, "files of records are not cut into larger chunks than others") {
