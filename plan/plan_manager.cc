@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "cache/base/escaped.h"
 #include "plan/spec/keys.h"
@@ -25,18 +26,27 @@ Status check_absolute(const PlanSpec& spec) {
   return absolute;
 }
 
-// Of a file that is edited, replaced or removed it is another.
+// Lists that are read to be compared: in some ten milliseconds.
+constexpr off_t kMostCompared = 64 << 20;
+
+// Its bytes tell, since each rank may write the list anew before it registers it. Of one that is too large
+// for that its times do, and of one that is gone nothing.
+std::string identity_of_file(const std::string& path) {
+  struct stat now {};
+  if (::stat(path.c_str(), &now) != 0) return "none";
+  if (now.st_size <= kMostCompared) {
+    if (const auto text = read_list_file(path))
+      return fmt::format("{:x}", XXH3_64bits(text->data(), text->size()));
+  }
+  return fmt::format("{} {} {}.{} {}.{}", now.st_ino, now.st_size, now.st_mtim.tv_sec, now.st_mtim.tv_nsec,
+                     now.st_ctim.tv_sec, now.st_ctim.tv_nsec);
+}
+
 std::string identity_of_files(const PlanSpec& spec, const DatasetSource& source) {
   std::string identity;
   for_each_file(spec, [&](const char* key, const std::string& file) {
     if (file.empty() || file.starts_with('[')) return;
-    struct stat now {};
-    identity += key;
-    if (::stat(source.list_path(file).c_str(), &now) == 0) {
-      identity += fmt::format(" {} {} {}.{} {}.{}", now.st_ino, now.st_size, now.st_mtim.tv_sec,
-                              now.st_mtim.tv_nsec, now.st_ctim.tv_sec, now.st_ctim.tv_nsec);
-    }
-    identity += '\n';
+    identity += fmt::format("{} {}\n", key, identity_of_file(source.list_path(file)));
   });
   return identity;
 }

@@ -329,6 +329,7 @@ TEST_CASE("a plan whose list was edited is another plan, or is refused for what 
   write("0\n1\n");
   REQUIRE(submit("sampler=list list"));
   CHECK(next() == "t.bin\n");
+  write("0\n1\n");
   REQUIRE(submit("sampler=list list"));
   CHECK(f.announced.size() == 1);  // the same
   write("1\n0\n0\n");
