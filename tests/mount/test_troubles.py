@@ -51,9 +51,10 @@ def test_reads_of_changed_and_missing_files_are_told_once_each(tmp):
         wait_until(lambda: "reads_refused" in troubles(mount), "counted, a moment after the answer")
         found = troubles(mount)
         assert found["reads_refused"]["first"] == "changed" and "reads_failed" not in found
-        assert f"{found['reads_refused']['count']} reads refused because" in mount.control("status")
+        counted = found["reads_refused"]["count"]  # the others, too, a moment later
+        assert int(re.search(r"(\d+) reads refused because", mount.control("status"))[1]) >= counted
         assert "the first: changed" in mount.control("status")
-        assert metric(mount, "reads_refused") == found["reads_refused"]["count"]
+        assert metric(mount, "reads_refused") >= counted
         top = run("top", mount.path, "--once", "--interval=0.1").stdout
         assert "! " in top and "reads refused because" in top and "changed" in top
         if os.geteuid() == 0:  # others learn that, but no name
