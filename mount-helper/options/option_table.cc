@@ -267,7 +267,7 @@ const std::array kTable = {
                    "The tiers then hold other samples. The kernel takes such pages back when memory is "
                    "short, and they are then pushed again. Plans together never keep more than this. 0: what "
                    "was read is dropped, unless "
-                   "the plan fits three quarters of the staging window. The default is a quarter of "
+                   "the plan fits the staging window. The default is a quarter of "
                    "MemAvailable, or of the "
                    "cgroup's limit where that is lower.",
                .set = [](MountOptions& o, const std::string& v) { return set_memory(o.page_cache, v); },
