@@ -225,7 +225,7 @@ Status PlanManager::take_over(const PlanChange& change) {
   if (change.stamp > 0 && std::tie(change.stamp, change.origin) <= std::tie(last.stamp, last.origin))
     return {};
   // A node says again what it has made anew: it has finished there, or its files are others.
-  const bool anew = change.stamp > 0 && change.origin == last.origin;
+  const bool anew = last.stamp > 0 && change.stamp > 0 && change.origin == last.origin;
   last = {change.origin, change.stamp};
   if (change.text.empty()) {
     plans_.retire(change.name);
