@@ -322,8 +322,9 @@ TEST_CASE("a plan whose list was edited is another plan, or is refused for what 
   ManagerFixture f;
   const TempTree lists;
   const auto write = [&](const char* lines) { std::ofstream(lists.at("list")) << lines; };
+  // A plan reads its list for each epoch: one with more of them would end where the list is bad by then.
   const auto submit = [&](const char* way) {
-    return f.plans->submit(fmt::format("format=files {}={}", way, lists.at("list")));
+    return f.plans->submit(fmt::format("format=files epochs=1 {}={}", way, lists.at("list")));
   };
   const auto next = [&] { return f.plans->next("default", 1).value(); };
   write("0\n1\n");
