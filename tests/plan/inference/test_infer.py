@@ -560,7 +560,7 @@ while True:  # the same again, or nobody would know it when its turn comes
     assert (state["plan"]["seed"], state["suspensions"]) == (42, 0), state
     assert state["out_of_order"] <= 0.01 * state["in_order"], state
     end(first)
-    other = lambda plan: plan and plan["plan"].get("seed") != 42 and plan["in_order"] > 300  # noqa: E731
+    other = lambda plan: plan and plan["plan"].get("seed") != 42 and plan.get("in_order", 0) > 300  # noqa: E731
     wait_until(lambda: other(found(mount)), "the other one is followed")
     state = found(mount)
     assert state["plan"]["sampler"] in ("list", "numpy.default_rng") and state["plan"].get("seed", 43) == 43, state
