@@ -73,12 +73,13 @@ struct NodesOptions {
     client.probe_after = std::chrono::milliseconds(50);
     client.least_silence = std::chrono::milliseconds(300);
     client.most_silence = std::chrono::milliseconds(600);
+    client.slow_fetch = std::chrono::milliseconds(500);
     client.most_wait = std::chrono::seconds(5);
     return *this;
   }
   static PeerClientOptions patient() {
     PeerClientOptions client;
-    client.least_silence = client.most_silence = client.most_wait = client.most_stall =
+    client.least_silence = client.most_silence = client.most_wait = client.most_stall = client.slow_fetch =
         std::chrono::minutes(1);
     return client;
   }
