@@ -284,7 +284,9 @@ class TimedJob(clairjob.ClairJob):
         return self.served - begin
 
     def _usable(self):
-        if self.served is None and all(clairmount.is_mounted(node.path) for node in self.nodes):
+        if not all(clairmount.is_mounted(node.path) for node in self.nodes):
+            return False
+        if self.served is None:
             with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
                 runs = list(pool.map(lambda node: reader("stat", node.path, self.first)[0], self.nodes))
             self.served = max(run["begin"] + run["seconds"] for run in runs)
