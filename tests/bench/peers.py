@@ -284,13 +284,11 @@ class TimedJob(clairjob.ClairJob):
         return self.served - begin
 
     def _usable(self):
-        if not all(clairmount.is_mounted(node.path) for node in self.nodes):
-            return False
-        if self.served is None:
+        if self.served is None and all(clairmount.is_mounted(node.path) for node in self.nodes):
             with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
                 runs = list(pool.map(lambda node: reader("stat", node.path, self.first)[0], self.nodes))
             self.served = max(run["begin"] + run["seconds"] for run in runs)
-        return super()._usable()
+        return super()._usable() and self.served is not None
 
 
 def start(tmp, rounds, samples):
