@@ -290,13 +290,18 @@ def touch_memory(size):
 
     A virtual machine's host takes free memory back; the first touch then takes milliseconds for each 2 MiB. Without
     this, that would be most of what a first pass measures. The kernel does not hand out again what was freed last, so
-    touch several times as much as will be used.
+    touch several times as much as will be used. Huge pages, too: the kernel takes single ones from blocks that are
+    broken up already, and the whole blocks, which tiers get, would stay with the host.
     """
     size = min(size, available_memory() // 2)
-    program = (
-        "import mmap, sys; "
-        "mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)"
-    )
+    program = """
+import mmap, sys
+size = int(sys.argv[1])
+for advice in mmap.MADV_NOHUGEPAGE, mmap.MADV_HUGEPAGE:
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(advice)
+        memory[:: mmap.PAGESIZE] = bytes(len(range(0, size, mmap.PAGESIZE)))
+"""
     subprocess.run([sys.executable, "-c", program, str(size)], timeout=READ_SECONDS, check=True)
 
 
