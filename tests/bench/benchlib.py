@@ -295,11 +295,12 @@ def touch_memory(size):
     """
     size = min(size, available_memory() // 2)
     program = """
-import mmap, sys
+import contextlib, mmap, sys
 size = int(sys.argv[1])
 for advice in mmap.MADV_NOHUGEPAGE, mmap.MADV_HUGEPAGE:
     with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(advice)
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            memory.madvise(advice)
         memory[:: mmap.PAGESIZE] = bytes(len(range(0, size, mmap.PAGESIZE)))
 """
     subprocess.run([sys.executable, "-c", program, str(size)], timeout=READ_SECONDS, check=True)
