@@ -5,8 +5,8 @@
 #
 #   tests/bench/run.sh [--quick | --full] [--rounds N] [--only SECTION]... [--out DIR] [--before REPORT_JSON]
 #
-#   --full        5 rounds: about 195 minutes on two cores (the default)
-#   --quick       smaller datasets and 2 or 3 rounds: 22 to 28 minutes
+#   --full        5 rounds: about 5 hours on two cores (the default), 3 rounds about 200 minutes
+#   --quick       smaller datasets and 2 or 3 rounds: about 40 minutes
 #   --rounds N    measure everything N times
 #   --only a      this section only (a to e, see README.md); may be given several times. The report has the sections
 #                 that DIR holds already, too
